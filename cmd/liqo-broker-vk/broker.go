@@ -203,8 +203,8 @@ func (o *brokerOptions) validateTimes(f *flags.Faults) {
 	f.AtLeastASecond("--node-lease-duration", o.nodeLeaseDuration)
 }
 
-// reoffload returns nil if no service offloads namespaces of consumers to the providers.
-func (o *brokerOptions) reoffload() (*offloading.Config, error) {
+// offloading returns nil if no service offloads namespaces of consumers to the providers.
+func (o *brokerOptions) offloading() (*offloading.Config, error) {
 	if !o.orchestrator && !o.aggregator {
 		return nil, nil // There is no such service. This is not an error.
 	}
@@ -223,14 +223,14 @@ func (o *brokerOptions) config() (broker.Config, error) {
 	if err != nil {
 		return broker.Config{}, err
 	}
-	reoffloading, err := o.reoffload()
+	offloadingConfig, err := o.offloading()
 	if err != nil {
 		return broker.Config{}, err
 	}
 	cfg := broker.Config{
 		NodeName: o.NodeName, NodeIP: o.nodeIP, OwnerClusterRole: o.ownerClusterRole,
 		Namespace: o.namespace, ProviderSelector: selector, ProviderProxies: o.providerProxies,
-		Reoffload: reoffloading, RequireGuard: o.requireGuard, IsolateConsumers: o.isolateConsumers,
+		Offloading: offloadingConfig, RequireGuard: o.requireGuard, IsolateConsumers: o.isolateConsumers,
 		Kubelet: broker.KubeletConfig{
 			Port: o.listenPort, CertificateType: kubeletapi.CertificateType(o.certificateType), CertDir: o.CertDir,
 			ClientCAFile: o.ClientCAFile, AuthorizationMode: kubeletapi.AuthorizationMode(o.AuthorizationMode),

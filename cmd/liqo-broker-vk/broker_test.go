@@ -107,13 +107,13 @@ func TestWhichServicesLookAfterConsumers(t *testing.T) {
 	for _, on := range []*bool{&o.orchestrator, &o.aggregator} {
 		o.orchestrator, o.aggregator = false, false
 		*on = true
-		cfg, err := o.reoffload()
+		cfg, err := o.offloading()
 		require.NoError(t, err)
 		require.Equal(t, "liqo-broker", cfg.BrokerNode)
 	}
 	o.orchestrator, o.aggregator, o.catalog = false, false, true
 	require.NoError(t, o.validate(), "the catalog is a service, too")
-	cfg, err := o.reoffload()
+	cfg, err := o.offloading()
 	require.NoError(t, err)
 	require.Nil(t, cfg, "which leaves namespaces alone")
 }

@@ -70,8 +70,8 @@ func newCertificates(ca dynamiccertificates.CAContentProvider) authenticator.Req
 	return x509.NewDynamic(ca.VerifyOptions, x509.UserConversionFunc(oneOrganization))
 }
 
-// oneOrganization rejects a certificate with several organizations, which are groups: Liqo signs the request of a peer
-// if the first organization is the peer's (pkg/liqo-controller-manager/authentication, checkCSR), and the peer chooses
+// oneOrganization rejects a certificate with several organisations, which are groups: Liqo signs the request of a peer
+// if the first organisation is the peer's (pkg/liqo-controller-manager/authentication, checkCSR), and the peer chooses
 // the others.
 func oneOrganization(chain []*cryptox509.Certificate) (*authenticator.Response, bool, error) {
 	if organizations := chain[0].Subject.Organization; len(organizations) > 1 {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 )
 
-// A certificate to which a peer has added organizations would have the groups of others if it were accepted.
+// A certificate to which a peer has added organisations would have the groups of others if it were accepted.
 func TestACertificateHasOneOrganization(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)

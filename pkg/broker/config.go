@@ -32,8 +32,8 @@ type Config struct {
 	// ProviderProxies are the proxyURLs that kubeconfigs of providers may name; "*" is any.
 	ProviderProxies []string
 
-	// Reoffload is how namespaces of consumers are offloaded to the providers; nil is not at all.
-	Reoffload *offloading.Config
+	// Offloading is how namespaces of consumers are offloaded to the providers; nil is not at all.
+	Offloading *offloading.Config
 	// Offers is how consumers are granted resources; nil is not at all.
 	Offers *aggregator.Config
 

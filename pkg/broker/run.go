@@ -175,8 +175,8 @@ type Broker struct {
 	grants    *grants.Controller
 	node      *node.Node
 	providers *providers.Controller
-	leftovers *termination.Cleaner
-	leaving   *termination.Checker
+	cleaner   *termination.Cleaner
+	checker   *termination.Checker
 	pods      *pods.Controller
 	policies  *policies.Controller
 	// endpoints is nil if Liqo's networking module is not installed, and isolation does nothing then.
@@ -230,13 +230,13 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	checker := termination.NewChecker(termination.CheckerConfig{
 		Log: cfg.Log, Connections: connections, Queue: podQueue, Timeout: cfg.Times.RequestTimeout, Connect: gone.Connect,
 	})
-	leftoverController := termination.NewCleaner(termination.CleanerConfig{
+	cleaner := termination.NewCleaner(termination.CleanerConfig{
 		Log: cfg.Log, Client: home, Live: mgr.GetAPIReader(), State: known, Connections: connections, Providers: providerQueue,
 		Selector: cfg.ProviderSelector, Interval: cfg.Times.ProbeInterval, RequestTimeout: cfg.Times.RequestTimeout,
 	})
 	providerController := providers.New(providers.Config{
 		Log: cfg.Log, Clock: clk, Client: home, Home: kube, State: known, Connections: connections,
-		Restore: restorer.Restore, Leftovers: leftoverController, Queue: providerQueue, NodeName: cfg.NodeName, Selector: cfg.ProviderSelector,
+		Restore: restorer.Restore, Cleaner: cleaner, Queue: providerQueue, NodeName: cfg.NodeName, Selector: cfg.ProviderSelector,
 		Changed: func(ctx context.Context, id string) {
 			again.OfProvider(ctx, id)
 			again.Unassigned()
@@ -267,7 +267,7 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	podController := pods.New(pods.Config{
 		Log: cfg.Log, Clock: clk, Client: home, Live: mgr.GetAPIReader(), Tracer: cfg.Tracer,
 		Events:  untrusted.Recorder{EventRecorder: mgr.GetEventRecorderFor("liqo-broker")}, //nolint:staticcheck // The new recorder has no pods' events yet.
-		Metrics: metrics.pods, Guard: required, State: known, Restorer: restorer, Policies: rules, Grants: grantController, Leaving: checker,
+		Metrics: metrics.pods, Guard: required, State: known, Restorer: restorer, Policies: rules, Grants: grantController, Checker: checker,
 		MapsAddresses: mapsAddresses,
 		Sibling:       providerController.Sibling, RemoteNamespace: gone.RemoteNamespace, Queue: podQueue, Requeue: again, Providers: providerQueue,
 		RefusalMemory: cfg.Times.RefusalMemory, ProbeInterval: cfg.Times.ProbeInterval, Workers: cfg.Workers,
@@ -284,7 +284,7 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	}
 	return &Broker{
 		cfg: cfg, kube: kube, client: home, guard: required, metrics: metrics, registry: registry,
-		grants: grantController, node: brokerNode, providers: providerController, leftovers: leftoverController, leaving: checker, pods: podController,
+		grants: grantController, node: brokerNode, providers: providerController, cleaner: cleaner, checker: checker, pods: podController,
 		policies:  policies.New(home, rules, again, clk, metrics.policies),
 		endpoints: endpoints, requeue: again, kubelet: kubeletAPI,
 		isolation: isolation.New(isolation.Config{
@@ -310,7 +310,7 @@ func (b *Broker) SetUpControllers(ctx context.Context, mgr manager.Manager) erro
 		Client: b.client, Live: mgr.GetAPIReader(),
 		Writer: &podpatch.Writer{Client: b.client, Clock: clock.RealClock{}, Metrics: b.metrics.pods.Writes()},
 	})
-	controllers := []interface{ SetUp(manager.Manager) error }{b.pods, b.grants, removals, b.leaving, b.providers, b.leftovers, b.policies}
+	controllers := []interface{ SetUp(manager.Manager) error }{b.pods, b.grants, removals, b.checker, b.providers, b.cleaner, b.policies}
 	if b.endpoints != nil {
 		controllers = append(controllers, b.endpoints, b.isolation)
 	}
@@ -352,8 +352,8 @@ func (b *Broker) setUpServers(ctx context.Context, mgr manager.Manager) error {
 
 // setUpForConsumers registers the leader's services for consumers besides their pods.
 func (b *Broker) setUpForConsumers(mgr manager.Manager) error {
-	if b.cfg.Reoffload != nil {
-		if err := offloading.SetUp(mgr, *b.cfg.Reoffload, b.metrics.namespaces); err != nil {
+	if b.cfg.Offloading != nil {
+		if err := offloading.SetUp(mgr, *b.cfg.Offloading, b.metrics.namespaces); err != nil {
 			return fmt.Errorf("namespaces of consumers: %w", err)
 		}
 	}

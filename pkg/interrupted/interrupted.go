@@ -26,7 +26,7 @@ func OnError(backoff wait.Backoff, retriable func(error) bool, fn func() error) 
 	return last
 }
 
-// Nodes returns a client of Nodes whose errors are not recognized as errors of contexts, for virtual-kubelet's node
+// Nodes returns a client of Nodes whose errors are not recognised as errors of contexts, for virtual-kubelet's node
 // controller.
 func Nodes(of corev1client.NodeInterface) corev1client.NodeInterface { return nodes{of} }
 

@@ -135,7 +135,7 @@ func (a *authority) serving(name string) *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}
 }
 
-// identity returns the identity that Liqo's peering gives a consumer: a client certificate with the organizations.
+// identity returns the identity that Liqo's peering gives a consumer: a client certificate with the organisations.
 func (a *authority) identity(organizations ...string) *rest.Config {
 	cert, key := a.sign(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: "slice-abcdef", Organization: organizations},

@@ -37,9 +37,9 @@ func ServerTLS(certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error),
 	}
 }
 
-// consumerOf returns the id of the calling cluster: the organization of the client certificate that Liqo's peering gave
+// consumerOf returns the id of the calling cluster: the organisation of the client certificate that Liqo's peering gave
 // it (pkg/liqo-controller-manager/authentication.OrganizationResourceSliceCSR). A certificate with several
-// organizations is rejected: Liqo signs a request if the first one is correct (checkCSR), so the consumer can choose
+// organisations is rejected: Liqo signs a request if the first one is correct (checkCSR), so the consumer can choose
 // the others freely.
 func consumerOf(ctx context.Context) (string, error) {
 	caller, ok := peer.FromContext(ctx)

@@ -42,7 +42,7 @@ func gatewayOf(cluster string) labels.Set {
 // addresses are divided among several objects. The denying rules are in an object that stays small regardless of the
 // consumer's addresses.
 const (
-	// shares is the number of objects with addresses, shareRange the number of neighboring addresses in one object.
+	// shares is the number of objects with addresses, shareRange the number of neighbouring addresses in one object.
 	// Liqo assigns addresses in order, so 1,024 pods take 32 rules in each object.
 	shares, shareRange = 32, 32
 	// maxShare is the maximum number of reachable addresses in one object.

@@ -39,7 +39,7 @@ func (o owners) of(name string) *owner {
 	return o[name]
 }
 
-// counts returns how many pods started and failed: their actual total, divided by the median failure rate.
+// counts returns how many pods started and failed: their sum is the actual total, split in the proportion of the median failure rate.
 func (o owners) counts() (started, failed int64) {
 	var rates []float64
 	for name, of := range o {

@@ -32,17 +32,17 @@ type gate struct {
 	authorizer    authorizer
 	// tokens limits the requests with a token of each host: every invented token causes a TokenReview.
 	tokens *auth.Limiter
-	// callers limits the open connections of each authorized caller, and requests its open requests: a connection may
+	// callers limits the open connections of each authorised caller, and requests its open requests: a connection may
 	// have many requests (HTTP/2).
 	callers  *httpserve.Callers
 	requests *httpserve.Shares
 }
 
 const (
-	// strangers is the maximum number of connections without an authorized request.
+	// strangers is the maximum number of connections without an authorised request.
 	strangers = 128
-	// OfCaller is the maximum number of open connections, and of open requests, of each authorized caller. It is half
-	// of the 1,024 connections minus the strangers. The API server is one caller for all users of kubectl: with any
+	// OfCaller is the maximum number of open connections, and of open requests, of each authorised caller. It is half
+	// of the connections that are left of 1,024 without the strangers'. The API server is one caller for all users of kubectl: with any
 	// other caller at its limit, it still has this many.
 	OfCaller = 448
 )
@@ -75,7 +75,7 @@ func newGate(cfg Config) (*gate, error) {
 	return g, nil
 }
 
-// AuthorizationMode selects how an authenticated caller is authorized.
+// AuthorizationMode selects how an authenticated caller is authorised.
 type AuthorizationMode string
 
 // The values of --kubelet-authorization-mode.
@@ -130,7 +130,7 @@ func (g *gate) checkPermissions(ctx context.Context) {
 	}
 }
 
-// protect passes a request on if its caller is authenticated (else 401), authorized (else 403), and below its limits of
+// protect passes a request on if its caller is authenticated (else 401), authorised (else 403), and below its limits of
 // open connections and requests (else 429). The ResponseWriter is passed on unchanged: the streams hijack the
 // connection and flush.
 func (g *gate) protect(next http.Handler) http.Handler {
@@ -165,7 +165,7 @@ func (g *gate) protect(next http.Handler) http.Handler {
 	})
 }
 
-// serve passes on a request of an authorized caller, unless the caller has reached its limits.
+// serve passes on a request of an authorised caller, unless the caller has reached its limits.
 func (g *gate) serve(w http.ResponseWriter, r *http.Request, caller string, next http.Handler) {
 	release, ok := g.requests.Take(caller)
 	if ok {

@@ -47,7 +47,7 @@ type Config struct {
 	// Local is the cluster of the node: its API server signs the serving certificate and reviews the callers. Nothing
 	// else may use this client: callers may exhaust its rate limit.
 	Local kubernetes.Interface
-	// Handler serves the requests of authorized callers.
+	// Handler serves the requests of authorised callers.
 	Handler http.Handler
 }
 

@@ -105,7 +105,7 @@ type ReflectionConfig struct {
 }
 
 // AddressConfig selects how this cluster reaches pods that the remote cluster has forwarded. The zero value is Liqo's
-// own behavior, which assumes that they run in the remote cluster.
+// own behaviour, which assumes that they run in the remote cluster.
 type AddressConfig struct {
 	// Direct prefers this cluster's own network with the cluster where a pod runs.
 	Direct bool

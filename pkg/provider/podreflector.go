@@ -75,18 +75,13 @@ func newPodReflector(cfg *Config, clients connect.Clients, liqo liqoclient.Inter
 	}
 	pr.addresses = podip.New(of, sources, pr.local, status)
 
-	namespaced := podlife.Ended(b != nil, pr.local, podspec.Completed(pr.local, pr.addresses.Namespaced(pr.NewNamespaced)))
-	serves := func(pod *corev1.Pod) bool { return pod.Spec.NodeName == cfg.Node.Name }
-	if b != nil {
-		namespaced = b.Handover(pr.local, b.Forward(pr.local, namespaced))
-		serves = b.View.Serves
-	} else {
-		namespaced = podlife.Earlier(pr.local, namespaced)
-	}
-	namespaced = absence.Confirm(pr.local, clients.Local.CoreV1().Pods, serves, namespaced)
 	retries := retry.New()
 	mappings := retry.NewMappings(liqo.OffloadingV1beta1().NamespaceMaps(cfg.TenantNamespace), cfg.ForeignCluster)
-	pr.Reflector = generic.NewReflector(workload.PodReflectorName, retries.Namespaced(drift.Pods(pr.local, transform.Trimmed(namespaced))),
+	namespaced := pr.NewNamespaced
+	for _, decorate := range pr.decorators(cfg, clients, retries) {
+		namespaced = decorate(namespaced)
+	}
+	pr.Reflector = generic.NewReflector(workload.PodReflectorName, namespaced,
 		func(opts *options.ReflectorOpts) manager.FallbackReflector {
 			fallback := pr.NewFallback(opts)
 			if b != nil {
@@ -96,6 +91,47 @@ func newPodReflector(cfg *Config, clients connect.Clients, liqo liqoclient.Inter
 		},
 		cfg.reflector(resources.Pod).NumWorkers, offloadingv1beta1.CustomLiqo, generic.ConcurrencyModeAll)
 	return pr
+}
+
+// decorator wraps a reflector of the pods of one namespace.
+type decorator = func(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedReflectorFactoryFunc
+
+// decorators returns everything around Liqo's reflector of the pods of one namespace, from the inside out. The order counts: an outer one
+// sees a pod before an inner one, and reads what the inner ones show.
+func (pr *podReflector) decorators(cfg *Config, clients connect.Clients, retries retry.Retries) []decorator {
+	type listing = func(local func(namespace string) corev1listers.PodNamespaceLister, next generic.NamespacedReflectorFactoryFunc,
+	) generic.NamespacedReflectorFactoryFunc
+	local := func(wrap listing) decorator {
+		return func(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedReflectorFactoryFunc {
+			return wrap(pr.local, next)
+		}
+	}
+	b := pr.forwarder
+	all := []decorator{
+		pr.addresses.Namespaced,  // Remote pods show the addresses by which this cluster reaches them.
+		local(podspec.Completed), // ShadowPods have the fields that the provider's API server requires.
+		func(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedReflectorFactoryFunc {
+			return podlife.Ended(b != nil, pr.local, next) // The end of a remote pod is the end of its local pod.
+		},
+	}
+	serves := func(pod *corev1.Pod) bool { return pod.Spec.NodeName == cfg.Node.Name }
+	if b == nil {
+		all = append(all, local(podlife.Earlier)) // A ShadowPod of an earlier pod of the name is not taken for the present one's.
+	} else {
+		serves = b.View.Serves
+		all = append(all,
+			local(b.Forward),  // ShadowPods are written as the broker's decision wants them.
+			local(b.Handover), // A pod that the broker moves away is released, and its assignment awaited.
+		)
+	}
+	return append(all,
+		func(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedReflectorFactoryFunc {
+			return absence.Confirm(pr.local, clients.Local.CoreV1().Pods, serves, next) // A pod is gone only if the API server says so, too.
+		},
+		transform.Trimmed,  // The caches keep only the fields that are read.
+		local(drift.Pods),  // Changes that Liqo does not forward are reported on the pod.
+		retries.Namespaced, // A pod that failed is retried with its own back-off.
+	)
 }
 
 func (pr *podReflector) Start(ctx context.Context, opts *options.ReflectorOpts) {

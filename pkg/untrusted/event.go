@@ -13,7 +13,7 @@ import (
 const maxWord = 128
 
 // Event returns an event of another cluster, or with texts of one, whose texts can be shown, and are cut to the API
-// server's limits (events.k8s.io/v1); the given event is not changed. Events of v1 have no limits.
+// server's limits (events.k8s.io/v1); the given event is not changed. Events of the core API (v1) have no limits there.
 func Event(event *corev1.Event) *corev1.Event {
 	out := event.DeepCopy()
 	out.Message, out.InvolvedObject.FieldPath = Text(out.Message), Text(out.InvolvedObject.FieldPath)
@@ -56,7 +56,7 @@ func (s EventSink) Patch(event *corev1.Event, patch []byte) (*corev1.Event, erro
 }
 
 // Recorder is a record.EventRecorder whose messages pass through Text. Messages quote annotations of tenants, and
-// answers of other clusters; events of v1 have no limits.
+// answers of other clusters; events of the core API (v1) have no limits.
 type Recorder struct{ record.EventRecorder }
 
 // Event implements record.EventRecorder.

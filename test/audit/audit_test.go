@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// events are as an API server of Kubernetes 1.35 writes them, shortened.
+// events are shortened events of an API server of Kubernetes 1.35.
 const events = `{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","stage":"ResponseComplete","requestURI":"/api/v1/pods?watch=true","verb":"watch","user":{"username":"system:serviceaccount:b:broker"},"objectRef":{"resource":"pods","apiVersion":"v1"},"responseStatus":{"code":200},"annotations":{"authorization.k8s.io/decision":"allow"}}
 {"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","stage":"ResponseComplete","requestURI":"/api/v1/nodes/broker/status","verb":"patch","user":{"username":"system:serviceaccount:b:broker"},"objectRef":{"resource":"nodes","name":"broker","apiVersion":"v1","subresource":"status"},"responseStatus":{"code":200},"annotations":{"authorization.k8s.io/decision":"allow"}}
 {"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","stage":"ResponseComplete","requestURI":"/apis/coordination.k8s.io/v1/namespaces/b/leases/broker","verb":"update","user":{"username":"system:serviceaccount:b:broker"},"objectRef":{"resource":"leases","namespace":"b","name":"broker","apiGroup":"coordination.k8s.io","apiVersion":"v1"},"responseStatus":{"code":403},"annotations":{"authorization.k8s.io/decision":"allow"}}
@@ -30,7 +30,7 @@ func read(t *testing.T, text string) []Request {
 	return requests
 }
 
-// The API server goes on writing while the log is read.
+// The API server continues to write while the log is read.
 func TestAnEventThatIsNotWrittenToItsEndDoesNotCount(t *testing.T) {
 	require.Len(t, read(t, events+events[:100]), 5)
 	require.Empty(t, read(t, events[:100]))

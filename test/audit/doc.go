@@ -1,2 +1,3 @@
-// Package audit compares what a ServiceAccount may do with what it did, by the audit log of an API server.
+// Package audit compares the permissions of a ServiceAccount with the requests that it made, using the audit log of an
+// API server.
 package audit

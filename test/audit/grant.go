@@ -13,11 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Grant is one verb on one resource that a role of the project gives to an account.
+// Grant is one verb on one resource that a role of the project allows to an account.
 type Grant struct {
-	// User has it, as RBAC calls it; in one Namespace, or everywhere if that is "".
+	// User is the account, as RBAC names it. The grant is for one Namespace, or for all of them if that is "".
 	User, Namespace string
-	// Role is its name, of a ClusterRole or a Role.
+	// Role is the name of the ClusterRole or Role.
 	Role string
 	// Rule has one verb, one resource and at most one name.
 	Rule rbacv1.PolicyRule
@@ -31,7 +31,7 @@ func (g *Grant) String() string {
 	return fmt.Sprintf("role %s: %s %s", g.Role, describe(&g.Rule), where)
 }
 
-// describe is a rule of one verb and one resource, or path.
+// describe describes a rule with one verb and one resource or path.
 func describe(rule *rbacv1.PolicyRule) string {
 	words := slices.Concat(rule.Verbs, rule.Resources, rule.NonResourceURLs)
 	if len(rule.APIGroups) > 0 && rule.APIGroups[0] != "" {
@@ -40,8 +40,8 @@ func describe(rule *rbacv1.PolicyRule) string {
 	return strings.Join(append(words, rule.ResourceNames...), " ")
 }
 
-// Uses reports whether a request needed this grant, or one like it. To list is part of watching: client-go's reflectors
-// list where the API server does not send the beginning by the watch (feature WatchList of Kubernetes).
+// Uses reports whether a request needed this grant or a similar one. A list counts as part of a watch: client-go's
+// reflectors list if the API server does not send the initial objects in the watch (feature WatchList of Kubernetes).
 func (g *Grant) Uses(r *Request) bool {
 	if r.User != g.User || r.Forbidden || g.Namespace != "" && g.Namespace != r.Namespace {
 		return false
@@ -54,11 +54,11 @@ func (g *Grant) Uses(r *Request) bool {
 	return covered
 }
 
-// ofKubernetes is the label of roles that Kubernetes has by itself
+// ofKubernetes is the label of the roles that Kubernetes itself creates
 // (plugin/pkg/auth/authorizer/rbac/bootstrappolicy in its sources).
 const ofKubernetes = "kubernetes.io/bootstrapping"
 
-// Grants are what a ServiceAccount has by the roles that it is bound to, but for those of Kubernetes itself.
+// Grants returns the grants of a ServiceAccount from all roles bound to it, except for the roles of Kubernetes itself.
 func Grants(ctx context.Context, c client.Reader, account types.NamespacedName) ([]Grant, error) {
 	var everywhere rbacv1.ClusterRoleBindingList
 	if err := c.List(ctx, &everywhere); err != nil {
@@ -100,7 +100,7 @@ func Grants(ctx context.Context, c client.Reader, account types.NamespacedName) 
 	return all, nil
 }
 
-// rulesOf is empty for the roles of Kubernetes itself.
+// rulesOf returns no rules for the roles of Kubernetes itself.
 func rulesOf(ctx context.Context, c client.Reader, namespace string, ref rbacv1.RoleRef) ([]rbacv1.PolicyRule, error) {
 	var labels map[string]string
 	var rules []rbacv1.PolicyRule

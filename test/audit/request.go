@@ -11,15 +11,15 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// Request is one that an API server has answered.
+// Request is a request that an API server has answered.
 type Request struct {
-	// User is who asked, as RBAC calls it.
+	// User is the caller, as RBAC names it.
 	User string
-	// Namespace is "" for what is in none, or in all.
+	// Namespace is "" for cluster-wide resources and for requests across all namespaces.
 	Namespace string
-	// Rule is the least that allows it; of no resources for what is none, such as /healthz.
+	// Rule is the smallest rule that allows the request. It has no resources for a path such as /healthz.
 	Rule rbacv1.PolicyRule
-	// Forbidden means that no role allowed it. Refusals by admission policies do not count.
+	// Forbidden is true if no role allowed the request. Rejections by admission policies do not count.
 	Forbidden bool
 }
 
@@ -27,8 +27,8 @@ func (r *Request) String() string {
 	return fmt.Sprintf("%s in namespace %q by %s", describe(&r.Rule), r.Namespace, r.User)
 }
 
-// Read reads a log of audit.k8s.io/v1 Events, in JSON. Of requests that are alike it returns one. The last may be written
-// to the log at this moment: without its end it does not count.
+// Read reads a log of audit.k8s.io/v1 Events in JSON. It returns identical requests once. The API server may be writing
+// the last line at this moment: an incomplete line is ignored.
 func Read(path string) ([]Request, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -55,7 +55,7 @@ func Read(path string) ([]Request, error) {
 }
 
 func requestOf(e *auditv1.Event) Request {
-	// What the authorizers said: https://kubernetes.io/docs/reference/labels-annotations-taints/audit-annotations/
+	// The authorizers' decision: https://kubernetes.io/docs/reference/labels-annotations-taints/audit-annotations/
 	r := Request{User: e.User.Username, Forbidden: e.Annotations["authorization.k8s.io/decision"] == "forbid"}
 	r.Rule.Verbs = []string{e.Verb}
 	ref := e.ObjectRef

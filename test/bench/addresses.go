@@ -16,8 +16,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// addresses measures how long a pod of a consumer runs until it has an address there: Liqo maps it in the broker's cluster, the remote
-// IPAM returns that, and the consumer's virtual kubelet shows it.
+// addresses measures how long a consumer's pod runs until the consumer shows an address for it: Liqo maps the address
+// in the broker's cluster, the remote IPAM returns it, and the consumer's virtual kubelet shows it.
 func (b *bench) addresses(ctx context.Context, r *report) error {
 	if err := b.offload(ctx); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (b *bench) addressesOf(ctx context.Context, r *report, n int) error {
 	return nil
 }
 
-// mapped returns when Liqo had mapped the addresses of n pods in a namespace, beside those that are mapped already.
+// mapped returns when Liqo had mapped the addresses of n more pods of a namespace, by name.
 func (b *bench) mapped(ctx context.Context, broker *sandbox.Cluster, namespace string, n int) (map[string]time.Time, error) {
 	at, before := map[string]time.Time{}, map[types.UID]bool{}
 	for first := true; len(at) < n; first = false {
@@ -112,7 +112,7 @@ func (b *bench) mapped(ctx context.Context, broker *sandbox.Cluster, namespace s
 	return at, nil
 }
 
-// noteFirst notes when something was first so.
+// noteFirst records when a name was first seen.
 func noteFirst(at map[string]time.Time, name string) {
 	if at[name].IsZero() {
 		at[name] = time.Now()

@@ -16,35 +16,35 @@ import (
 )
 
 const (
-	// maxPods is what the simulated nodes of one provider can take.
+	// maxPods is the pod capacity of the simulated nodes of one provider.
 	maxPods = 20000
-	// podsOfNode is what one simulated node takes.
+	// podsOfNode is the pod capacity of one simulated node.
 	podsOfNode = 2000
-	// settle is how long everything is left alone after a change of sides: what a process does at its start is not to be measured.
+	// settle is the pause after a change of sides, so that the start of a process is not measured.
 	settle = 15 * time.Second
-	// latency of the parts that have one.
+	// latency is used by the parts that have one.
 	latency = 100 * time.Millisecond
 	// poolNode is the broker's node.
 	poolNode = "liqo-broker"
 )
 
-// part is one thing that is measured.
+// part is one part of the measurements.
 type part struct {
 	name, about string
 	federation  federation
 	measure     func(*bench, context.Context, *report) error
 }
 
-// federation is what a part needs. Parts that follow each other and need the same share it.
+// federation is the kind of federation that a part needs. Consecutive parts that need the same one share it.
 type federation int
 
 const (
 	none federation = iota
-	// pair is one provider, with virtual kubelets of either side.
+	// pair is one provider, with the virtual kubelets of either side.
 	pair
 	// distant is a pair with latency between the clusters.
 	distant
-	// pool is three providers behind the broker's node, or behind three nodes of Liqo's own virtual kubelets.
+	// pool is three providers behind the broker's node, or behind three nodes with Liqo's own virtual kubelets.
 	pool
 	// lone is the broker with one provider.
 	lone
@@ -81,7 +81,7 @@ type bench struct {
 	spans *collector.Collector
 }
 
-// run measures the parts one after the other. A part that fails is reported, and the rest goes on.
+// run measures one part after the other. If a part fails, run reports it and continues.
 func (b *bench) run(ctx context.Context, chosen []part, out io.Writer) error {
 	result := newResult(b.file)
 	var failed []string
@@ -98,7 +98,7 @@ func (b *bench) run(ctx context.Context, chosen []part, out io.Writer) error {
 		if err != nil {
 			r.Error = err.Error()
 			failed = append(failed, p.name)
-			// What a failure left behind is no place to measure.
+			// A federation after a failure is not reused for measurements.
 			_ = b.end()
 		}
 		r.judge()
@@ -119,7 +119,7 @@ func (b *bench) run(ctx context.Context, chosen []part, out io.Writer) error {
 	return nil
 }
 
-// need has the federation up that a part needs, and no other.
+// need starts the federation that a part needs, and ends any other.
 func (b *bench) need(ctx context.Context, f federation) error {
 	if f == b.is {
 		return nil
@@ -179,8 +179,8 @@ func (b *bench) end() error {
 	return errors.Join(errs...)
 }
 
-// turns gives each side its turn, as often as the run has rounds. The first turn of a federation is not counted: it finds empty API
-// servers, which no later one does.
+// turns measures both sides alternately, for as many rounds as the run has. The first turn of a federation is not
+// counted: its API servers are still empty, unlike in all later turns.
 func (b *bench) turns(ctx context.Context, use func(context.Context, side) error, r *report, turn func(context.Context, side, *report) error) error {
 	one := func(of side, into *report) error {
 		if err := use(ctx, of); err != nil {
@@ -221,7 +221,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// useImage has the virtual kubelets of a pair be those of a side.
+// useImage switches the virtual kubelets of a pair to the image of a side.
 func (b *bench) useImage(ctx context.Context, of side) error {
 	image := sandbox.ImageOurs
 	if of == stock {
@@ -235,7 +235,7 @@ func (b *bench) useImage(ctx context.Context, of side) error {
 	return nil
 }
 
-// useNodes has a pool be that of a side: the broker's node, or one node for each provider.
+// useNodes switches a pool to the nodes of a side: the broker's node, or one node for each provider.
 func (b *bench) useNodes(ctx context.Context, of side) error {
 	consumer, broker := b.Cluster(sandbox.Consumer(1)), b.Cluster(sandbox.Broker)
 	image, use := sandbox.ImageOurs, broker.UseBroker

@@ -19,19 +19,20 @@ import (
 )
 
 const (
-	// startsASecond is how many pods come and go each second.
+	// startsASecond is how many pods are created and deleted each second.
 	startsASecond = 50
-	// rest is how long the broker is measured while nothing happens.
+	// rest is how long the idle broker is measured.
 	rest = time.Minute
 )
 
-// assignments are the pods of a crowd as they are seen at the API server, and how long each waited for its assignment.
+// assignments are the pods of a crowd as the API server shows them, and how long each of them waited for its
+// assignment.
 type assignments struct {
 	mu    sync.Mutex
-	bound map[string]time.Time // By name, of pods that are not assigned yet. Guarded by mu.
+	bound map[string]time.Time // By name: the pods that are not assigned yet. Guarded by mu.
 	ready set                  // Guarded by mu.
 	took  []time.Duration      // Guarded by mu.
-	// first is when the first one was assigned since it was last zero. Guarded by mu.
+	// first is the time of the first assignment since it was last reset to zero. Guarded by mu.
 	first   time.Time
 	changed chan struct{} // Closed, and replaced, when a pod is Ready. Guarded by mu.
 }
@@ -64,7 +65,7 @@ func (a *assignments) see(pod *corev1.Pod, gone bool) {
 	}
 }
 
-// wait waits until so many pods are Ready.
+// wait waits until n pods are Ready.
 func (a *assignments) wait(ctx context.Context, n int) error {
 	for {
 		a.mu.Lock()
@@ -81,7 +82,7 @@ func (a *assignments) wait(ctx context.Context, n int) error {
 	}
 }
 
-// taken returns how long the pods waited that were assigned since the last call, in order, in milliseconds.
+// taken returns, sorted and in milliseconds, the waiting times of the pods that were assigned since the last call.
 func (a *assignments) taken() []float64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -94,8 +95,8 @@ func (a *assignments) taken() []float64 {
 	return ms
 }
 
-// broker measures the broker by itself, with 100 providers: at rest, while pods come and go, when another replica begins to lead, and
-// with twice as many pods.
+// broker measures the broker alone, with 100 providers: idle, while pods are created and deleted, when another replica
+// begins to lead, and with twice as many pods.
 func (b *bench) broker(ctx context.Context, r *report) error {
 	made, err := b.newCrowd(ctx)
 	if err != nil {
@@ -104,7 +105,7 @@ func (b *bench) broker(ctx context.Context, r *report) error {
 	if err := made.ready(ctx); err != nil {
 		return err
 	}
-	// Other clusters have nothing to do with it.
+	// The other clusters are not needed.
 	if err := b.Freeze(sandbox.Consumer(1)); err != nil {
 		return err
 	}
@@ -127,20 +128,20 @@ func (b *bench) broker(ctx context.Context, r *report) error {
 	return group.Wait()
 }
 
-// brokerRun is a run with so many pods.
+// brokerRun is a run with a given number of pods.
 type brokerRun struct {
 	*bench
 	*crowd
 	seen *assignments
 	r    *report
 	pods int
-	// oldest and newest are the numbers of the pods that there are, newest excluded.
+	// oldest and newest are the numbers of the existing pods, newest excluded.
 	oldest, newest int
 }
 
 func (m *brokerRun) name(i int) string { return fmt.Sprintf("crowd-%d-%06d", m.pods, i) }
 
-// create creates a pod that is bound to the broker's node, as kube-scheduler would have bound it.
+// create creates a pod that is already bound to the broker's node, as if by kube-scheduler.
 func (m *brokerRun) create(ctx context.Context, number int) error {
 	pod := newPod(oneHop, m.name(number))
 	pod.Spec.NodeName = poolNode
@@ -148,7 +149,7 @@ func (m *brokerRun) create(ctx context.Context, number int) error {
 	return err
 }
 
-// fill creates pods until there are n, and waits until they run.
+// fill creates pods until n exist, and waits until they run.
 func (m *brokerRun) fill(ctx context.Context, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
@@ -164,7 +165,7 @@ func (m *brokerRun) fill(ctx context.Context, n int) error {
 	return m.seen.wait(ctx, n)
 }
 
-// leader is the process of the broker that leads.
+// leader returns the process of the leading broker replica.
 func (m *brokerRun) leader(ctx context.Context) (sandbox.ProcessStatus, error) {
 	name, err := m.BrokerLeader(ctx)
 	if err != nil {
@@ -179,7 +180,7 @@ func (m *brokerRun) leader(ctx context.Context) (sandbox.ProcessStatus, error) {
 	return sandbox.ProcessStatus{}, fmt.Errorf("the leader %s does not run", name)
 }
 
-// during returns the leader's memory in MB after do, and its CPUs meanwhile.
+// during runs do, and returns the leader's memory in MB afterwards and its CPU use meanwhile.
 func (m *brokerRun) during(ctx context.Context, do func(context.Context) error) (memory, cpus float64, err error) {
 	before, err := m.leader(ctx)
 	if err != nil {
@@ -243,7 +244,7 @@ func (m *brokerRun) measure(ctx context.Context) error {
 	return m.twice(ctx, resting)
 }
 
-// comeAndGo creates pods and deletes as many, the oldest first, for a while.
+// comeAndGo creates pods and deletes the same number, oldest first, for a while.
 func (m *brokerRun) comeAndGo(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.churn+m.timeout)
 	defer cancel()
@@ -266,7 +267,8 @@ func (m *brokerRun) comeAndGo(ctx context.Context) error {
 	return group.Wait()
 }
 
-// nextLeader kills the leader while pods come, and measures from when another one leads until it has assigned the first.
+// nextLeader kills the leader while pods are created, and measures the time from when another replica leads to its
+// first assignment.
 func (m *brokerRun) nextLeader(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
@@ -298,7 +300,7 @@ func (m *brokerRun) nextLeader(ctx context.Context) error {
 	return m.Restart(ctx, leader)
 }
 
-// leadsAfter waits until another replica than the given one has the lease, and returns when it took it.
+// leadsAfter waits until a replica other than the given one holds the lease, and returns when it acquired it.
 func (m *brokerRun) leadsAfter(ctx context.Context, former string) (time.Time, error) {
 	for {
 		var lease coordinationv1.Lease
@@ -314,7 +316,7 @@ func (m *brokerRun) leadsAfter(ctx context.Context, former string) (time.Time, e
 	}
 }
 
-// twice compares the memory of one process with so many pods and with twice as many.
+// twice compares the memory of one process with the run's number of pods and with twice as many.
 func (m *brokerRun) twice(ctx context.Context, resting func(context.Context) error) error {
 	if err := pause(ctx, settle); err != nil {
 		return err

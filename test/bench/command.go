@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// command is a part that another program measures. It shows what the program prints; of lines as `go test -bench` has
-// them, each value is a figure.
+// command is a part that another program measures. It shows the program's output. In lines of the format of `go test
+// -bench`, each value becomes a figure.
 func command(name string, args ...string) func(*bench, context.Context, *report) error {
 	return func(b *bench, ctx context.Context, r *report) error {
 		ctx, cancel := context.WithTimeout(ctx, b.timeout)

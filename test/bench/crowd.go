@@ -23,22 +23,22 @@ import (
 )
 
 const (
-	// crowdProviders is how many providers a crowd has.
+	// crowdProviders is the number of providers in a crowd.
 	crowdProviders = 100
 	// renewal is how often the lease of each virtual kubelet is renewed: two thirds of client-go's usual renew deadline.
 	renewal = 5 * time.Second
 )
 
-// crowd is 100 providers, each with a VirtualNode, a Secret, a lease and a namespace, that share the API server of one. They are
-// copies of what Liqo made for that one, whose controllers stand still from then on: they would start 100 virtual kubelets. What a
-// virtual kubelet writes on its pods and its lease, kubelets does.
+// crowd is 100 providers, each with a VirtualNode, a Secret, a lease and a namespace, that share one provider's API
+// server. They are copies of the objects that Liqo created for that provider. Liqo's controllers are stopped after
+// that: they would start 100 virtual kubelets. kubelets writes to the pods and leases in place of the virtual kubelets.
 type crowd struct {
 	home     *sandbox.Cluster
 	original string
 	names    []string
 }
 
-// newCrowd makes the providers. The one that is real gets no pods.
+// newCrowd creates the providers. The original provider is assigned no pods.
 func (b *bench) newCrowd(ctx context.Context) (*crowd, error) {
 	c := &crowd{home: b.Cluster(sandbox.Broker), original: sandbox.Provider(1)}
 	if err := b.offload(ctx); err != nil {
@@ -64,7 +64,7 @@ func (b *bench) newCrowd(ctx context.Context) (*crowd, error) {
 
 func tenantOf(provider string) string { return "liqo-tenant-" + provider }
 
-// add makes a provider of that name as the original one was made.
+// add creates a provider of that name as a copy of the original one.
 func (c *crowd) add(ctx context.Context, name string) error {
 	var (
 		tenant  corev1.Namespace
@@ -97,7 +97,7 @@ func (c *crowd) add(ctx context.Context, name string) error {
 	}
 	foreignStatus, mapStatus := foreign.Status, mapped.Status
 	foreign.Spec.ClusterID, vn.Spec.ClusterID = liqov1beta1.ClusterID(name), liqov1beta1.ClusterID(name)
-	vn.Spec.Template = nil // Liqo's webhook makes it; it panics by one that it has made (pkg/vkMachinery/forge, DestringifyArgument).
+	vn.Spec.Template = nil // Liqo's webhook sets it; it panics on a template that it has set itself (pkg/vkMachinery/forge, DestringifyArgument).
 	lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
 	for _, o := range []client.Object{&tenant, &foreign, &secret, mapped, vn, &lease} {
 		c.rename(o, name)
@@ -112,7 +112,7 @@ func (c *crowd) add(ctx context.Context, name string) error {
 	return c.home.Client.Status().Update(ctx, mapped)
 }
 
-// rename has an object of the original provider be one of another.
+// rename makes an object of the original provider an object of another one.
 func (c *crowd) rename(o client.Object, name string) {
 	labels := o.GetLabels()
 	for key, value := range labels {
@@ -134,7 +134,7 @@ func (c *crowd) rename(o client.Object, name string) {
 	o.SetManagedFields(nil)
 }
 
-// ready waits until the broker has all providers ready.
+// ready waits until all providers are ready in the broker.
 func (c *crowd) ready(ctx context.Context) error {
 	ready := 0
 	err := wait.PollUntilContextCancel(ctx, 500*time.Millisecond, true, func(ctx context.Context) (bool, error) {
@@ -175,8 +175,8 @@ func (c *crowd) renew(ctx context.Context) error {
 	}
 }
 
-// kubelets does with each pod what a virtual kubelet does, until ctx ends: an assigned one is Running, one that is being deleted
-// goes. see gets each pod first.
+// kubelets treats each pod as a virtual kubelet does, until ctx ends: it makes assigned pods Running, and removes pods
+// that are being deleted. see is called with each pod first.
 func (c *crowd) kubelets(ctx context.Context, see func(pod *corev1.Pod, gone bool)) error {
 	group, working := errgroup.WithContext(ctx)
 	group.Go(func() error {

@@ -1,9 +1,10 @@
-// Command bench measures this repository's virtual kubelet and broker, beside Liqo's own virtual kubelet in turns in one sandbox where
-// Liqo has such a thing. It prints a table of medians and ratios, and writes every value into a file.
+// Command bench measures this repository's virtual kubelet and broker. Where Liqo has an equivalent, it also measures
+// Liqo's own virtual kubelet, alternately in the same sandbox. It prints a table of medians and ratios, and writes
+// every value to a file.
 //
 //	go run ./bench                      all parts; hours on a small machine
 //	go run ./bench -parts=pod,nodes     some of them
-//	go run ./bench -list                what there is
+//	go run ./bench -list                the available parts
 package main
 
 import (
@@ -20,7 +21,7 @@ import (
 	"time"
 )
 
-// options of a run.
+// options are the options of a run.
 type options struct {
 	parts, file string
 	list        bool
@@ -31,7 +32,7 @@ type options struct {
 	byKind      bool
 }
 
-// sizes are numbers of pods, separated by commas; empty for those of each part.
+// sizes are numbers of pods, separated by commas. If empty, each part uses its own.
 type sizes []int
 
 func (s *sizes) String() string {
@@ -51,7 +52,7 @@ func (s *sizes) Set(text string) error {
 	return nil
 }
 
-// or returns the sizes, or those of the part.
+// or returns the sizes, or the part's own if there are none.
 func (s sizes) or(ofPart ...int) []int {
 	if len(s) > 0 {
 		return s
@@ -101,7 +102,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return b.run(ctx, chosen, stdout)
 }
 
-// choose finds parts by their names; all for none.
+// choose finds parts by their names. Without names it returns all parts.
 func choose(names string) ([]part, error) {
 	if names == "" {
 		return parts, nil

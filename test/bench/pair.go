@@ -18,11 +18,11 @@ import (
 const (
 	oneHop  = "one-hop"
 	twoHops = "two-hops"
-	// singles are single pods of a turn, for each number of hops.
+	// singles is the number of pods that are created one at a time in each turn, for each number of hops.
 	singles = 10
 )
 
-// pod measures pods that come one at a time, and what a virtual kubelet takes when it has none.
+// pod measures pods that are created one at a time, and the resources that a virtual kubelet uses without pods.
 func (b *bench) pod(ctx context.Context, r *report) error {
 	consumer, broker := b.Cluster(sandbox.Consumer(1)), b.Cluster(sandbox.Broker)
 	if err := b.offload(ctx); err != nil {
@@ -43,7 +43,7 @@ func (b *bench) pod(ctx context.Context, r *report) error {
 				if err != nil {
 					return err
 				}
-				if i > 0 { // The first one warms caches up.
+				if i > 0 { // The first pod warms up caches.
 					r.add(of, "created to Ready, "+hops.name, "ms", took.Seconds()*1000).ratioAtMost(0.8)
 				}
 			}
@@ -67,7 +67,7 @@ func (b *bench) onePod(ctx context.Context, c *sandbox.Cluster, namespace, name 
 	return time.Duration(took[0] * float64(time.Second)), errors.Join(err, gone(ctx, c, namespace))
 }
 
-// offload offloads the namespaces of one hop and of two, unless they are.
+// offload offloads the namespaces of one hop and of two, unless they already are.
 func (b *bench) offload(ctx context.Context) error {
 	consumer, broker := b.Cluster(sandbox.Consumer(1)), b.Cluster(sandbox.Broker)
 	if err := broker.Offload(ctx, oneHop); err != nil {
@@ -119,7 +119,7 @@ func (b *bench) deploymentOf(ctx context.Context, of side, r *report, n int) err
 	r.addTimes(of, pods+", created to Ready", took, 0.8)
 	memory := r.add(of, pods+", memory of the virtual kubelet (RSS)", "MB", float64(after.kubelet.ResidentMemory)/1e6)
 	cpu := r.add(of, pods+", CPUs of the virtual kubelet", "", (after.kubelet.CPU-before.kubelet.CPU).Seconds()/lasted.Seconds())
-	if n == 10000 { // What Liqo's maintainers name.
+	if n == 10000 { // The number that Liqo's maintainers state.
 		memory.atMost(500)
 		cpu.atMost(0.5)
 	}
@@ -144,7 +144,7 @@ func newDeployment(name string, n int) *appsv1.Deployment {
 	}
 }
 
-// counters are what is read before and after.
+// counters are the values that are read before and after.
 type counters struct {
 	kubelet       sandbox.ProcessStatus
 	local, remote counts
@@ -161,7 +161,7 @@ func (b *bench) counters(ctx context.Context) (c counters, err error) {
 	return c, err
 }
 
-// kubelet is the process that serves the virtual node of the first provider.
+// kubelet returns the process that serves the virtual node of the first provider.
 func (b *bench) kubelet() (sandbox.ProcessStatus, error) {
 	status := b.Status()
 	for i := range status.Processes {

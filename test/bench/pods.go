@@ -25,7 +25,8 @@ import (
 const (
 	// creators is how many pods are created at once.
 	creators = 16
-	// allOfThem is what pods that are created at once take together (thousandths of a CPU): three quarters of the slice of a consumer.
+	// allOfThem is the total CPU request of pods that are created at once (thousandths of a CPU): three quarters of a
+	// consumer's slice.
 	allOfThem = 45_000
 )
 
@@ -39,9 +40,9 @@ func (p podsOf) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wat
 	return p.kube.CoreV1().Pods(p.namespace).Watch(ctx, o)
 }
 
-// follow calls see with every pod of the namespace, as it is and whenever it changes, gone when it is deleted, until
-// see reports that it has seen enough. It watches: lists of thousands of pods would load the API server that is
-// measured.
+// follow calls see with every pod of the namespace, at first and whenever it changes, with gone set when it is deleted,
+// until see reports that it is done. It watches instead of listing: lists of thousands of pods would load the API
+// server under test.
 func follow(ctx context.Context, c *sandbox.Cluster, namespace string, see func(pod *corev1.Pod, gone bool) (enough bool)) error {
 	pods := podsOf{c.Kube, namespace}
 	list, err := c.Kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
@@ -77,7 +78,7 @@ func follow(ctx context.Context, c *sandbox.Cluster, namespace string, see func(
 	}
 }
 
-// set counts the pods that satisfy something, by name.
+// set is a set of pod names that satisfy a condition.
 type set map[string]bool
 
 func (s set) put(name string, in bool) {
@@ -100,8 +101,8 @@ func gone(ctx context.Context, c *sandbox.Cluster, namespace string) error {
 	return nil
 }
 
-// timed calls create and returns for n pods of the namespace when each was first seen Ready, in seconds after that, in
-// order.
+// timed calls create and returns, sorted, how many seconds after that each of n pods of the namespace was first seen
+// Ready.
 func timed(ctx context.Context, c *sandbox.Cluster, namespace string, n int, create func(context.Context) error) ([]float64, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -136,8 +137,9 @@ func isReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// createAll creates n pods as fast as the API server takes them. They take allOfThem, so that kube-scheduler and the broker spread them
-// over the providers by what is free: of pods that take next to nothing either may put all at one.
+// createAll creates n pods as fast as the API server accepts them. Together they request allOfThem, so that
+// kube-scheduler and the broker spread them over the providers by free capacity: pods with tiny requests could all be
+// assigned to one provider.
 func createAll(ctx context.Context, c *sandbox.Cluster, namespace string, n int) error {
 	share := resource.NewMilliQuantity(max(1, allOfThem/int64(n)), resource.DecimalSI)
 	group, ctx := errgroup.WithContext(ctx)
@@ -153,10 +155,11 @@ func createAll(ctx context.Context, c *sandbox.Cluster, namespace string, n int)
 	return group.Wait()
 }
 
-// clear deletes the pods of a namespace and waits until they are gone wherever they were, and their events with them:
-// every virtual kubelet keeps the events of its namespaces, and each turn would have more of them than the last.
+// clear deletes the pods of a namespace, and waits until they and their events are gone from all clusters. Every
+// virtual kubelet caches the events of its namespaces, so otherwise each turn would have more of them than the previous
+// one.
 func (b *bench) clear(ctx context.Context, namespaces map[*sandbox.Cluster]string, first *sandbox.Cluster) error {
-	// The API server gives up a request after a minute, and has deleted some thousand pods until then.
+	// The API server aborts a request after a minute, and has deleted some thousand pods by then.
 	err := retry.OnError(wait.Backoff{Steps: 20, Duration: time.Second}, func(error) bool { return ctx.Err() == nil }, func() error {
 		return first.Kube.CoreV1().Pods(namespaces[first]).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 	})

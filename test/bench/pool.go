@@ -20,7 +20,7 @@ import (
 // failoverAfter is the broker's default (pkg/broker/config.go).
 const failoverAfter = 60 * time.Second
 
-// everywhere is where the pods of one hop are.
+// everywhere returns the namespaces, by cluster, that contain the pods of one hop.
 func (b *bench) everywhere() map[*sandbox.Cluster]string {
 	broker := b.Cluster(sandbox.Broker)
 	namespaces := map[*sandbox.Cluster]string{broker: oneHop}
@@ -30,8 +30,8 @@ func (b *bench) everywhere() map[*sandbox.Cluster]string {
 	return namespaces
 }
 
-// nodes measures pods that are created at once in the broker's cluster: the broker decides where each goes, or
-// kube-scheduler does among three nodes.
+// nodes measures pods that are created at once in the broker's cluster: either the broker assigns them to providers, or
+// kube-scheduler chooses among three nodes.
 func (b *bench) nodes(ctx context.Context, r *report) error {
 	if err := b.offload(ctx); err != nil {
 		return err
@@ -92,8 +92,8 @@ func (b *bench) chain(ctx context.Context, r *report) error {
 	return nil
 }
 
-// failover measures how long pods are without a provider whose API server ends. With Liqo alone, they are pods of a
-// Deployment, which Kubernetes evicts from a node after five minutes; the times are those of the last pod.
+// failover measures how long pods are unavailable after their provider's API server fails. With Liqo alone, the pods
+// belong to a Deployment, and Kubernetes evicts them from the node after five minutes; the times are the last pod's.
 func (b *bench) failover(ctx context.Context, r *report) error {
 	if err := b.offload(ctx); err != nil {
 		return err
@@ -118,7 +118,7 @@ func (b *bench) failover(ctx context.Context, r *report) error {
 	return nil
 }
 
-// lose has n pods run at the first provider, ends its API server, and waits until all of them are Ready elsewhere.
+// lose starts n pods at the first provider, stops its API server, and waits until all of them are Ready elsewhere.
 func (b *bench) lose(ctx context.Context, of side, r *report, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
@@ -156,7 +156,7 @@ func (b *bench) lose(ctx context.Context, of side, r *report, n int) error {
 	return b.withdraw(ctx)
 }
 
-// drain measures a drain of five applications, of which a tenth may be unavailable.
+// drain measures a drain of five applications; a tenth of each may be unavailable.
 func (b *bench) drain(ctx context.Context, r *report) error {
 	const applications = 5
 	if err := b.offload(ctx); err != nil {
@@ -235,7 +235,7 @@ func (b *bench) drainOf(ctx context.Context, r *report, applications, each int) 
 	return b.withdraw(ctx)
 }
 
-// atFirst has n pods of a Deployment run at the first provider.
+// atFirst runs n pods of a Deployment at the first provider.
 func (b *bench) atFirst(ctx context.Context, of side, n int) error {
 	if err := b.cordonOthers(ctx, of, true); err != nil {
 		return err
@@ -251,7 +251,7 @@ func (b *bench) atFirst(ctx context.Context, of side, n int) error {
 	return b.cordonOthers(ctx, of, false)
 }
 
-// withdraw removes all Deployments and waits until their pods are gone wherever they were.
+// withdraw deletes all Deployments and waits until their pods are gone from all clusters.
 func (b *bench) withdraw(ctx context.Context) error {
 	broker := b.Cluster(sandbox.Broker)
 	err := broker.Kube.AppsV1().Deployments(oneHop).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
@@ -261,7 +261,7 @@ func (b *bench) withdraw(ctx context.Context) error {
 	return b.clear(ctx, b.everywhere(), broker)
 }
 
-// cordonOthers keeps pods away from all providers but the first, or no longer.
+// cordonOthers cordons all providers but the first, or uncordons them.
 func (b *bench) cordonOthers(ctx context.Context, of side, cordoned bool) error {
 	for i := 2; i <= 3; i++ {
 		name := sandbox.Provider(i)
@@ -277,7 +277,7 @@ func (b *bench) cordonOthers(ctx context.Context, of side, cordoned bool) error 
 			return err
 		}
 	}
-	return pause(ctx, time.Second) // The broker and kube-scheduler watch.
+	return pause(ctx, time.Second) // The broker and kube-scheduler watch for the change.
 }
 
 func (b *bench) patchProvider(ctx context.Context, name, body string) error {

@@ -15,14 +15,15 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// leastShare is from how many requests a pod on a kind of them is shown.
+// leastShare is the number of requests per pod from which a kind of request is shown.
 const leastShare = 0.02
 
-// counts are requests by what they ask for, as in "PATCH pods/status", and by the status code if they fail.
+// counts is the number of requests by verb and resource, as in "PATCH pods/status", and by the status code if they
+// fail.
 type counts map[string]float64
 
-// requests is what the API server has answered since it started, by its own metric. Watches, which last, and leases, which depend on
-// the time that passes rather than on pods, are left out.
+// requests returns the number of requests that the API server has answered since it started, from its own metrics.
+// Watches are left out because they are long-running, and leases because they depend on time rather than on pods.
 func requests(ctx context.Context, c *sandbox.Cluster) (counts, error) {
 	family, err := metric(ctx, c, "apiserver_request_total")
 	if err != nil {
@@ -45,7 +46,7 @@ func requests(ctx context.Context, c *sandbox.Cluster) (counts, error) {
 	return all, nil
 }
 
-// addRequests notes how many requests there were for each of n pods, and by what they asked for if that is wanted.
+// addRequests records the number of requests per pod for n pods, and, with -requests, for each kind of request.
 func (b *bench) addRequests(r *report, of side, name string, before, after counts, n int) *figure {
 	all, shares := 0.0, counts{}
 	for kind := range after {
@@ -61,7 +62,7 @@ func (b *bench) addRequests(r *report, of side, name string, before, after count
 	return f
 }
 
-// patches are how many patches of pods the API server has answered within so many seconds, by that bound.
+// patches returns how many patches of pods the API server has answered within each bound of its histogram, in seconds.
 func patches(ctx context.Context, c *sandbox.Cluster) (map[float64]uint64, error) {
 	family, err := metric(ctx, c, "apiserver_request_duration_seconds")
 	if err != nil {
@@ -81,7 +82,7 @@ func patches(ctx context.Context, c *sandbox.Cluster) (map[float64]uint64, error
 	return within, nil
 }
 
-// boundOf returns the least bound within which a share of what came between two readings was answered.
+// boundOf returns the smallest bound within which the given share of the requests between two readings was answered.
 func boundOf(before, after map[float64]uint64, share float64) float64 {
 	bounds := slices.Sorted(maps.Keys(after))
 	if len(bounds) == 0 {

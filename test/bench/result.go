@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// result is what a run measured. It is the content of the file that two commits are compared by.
+// result is the outcome of a run. It is the content of the file that is used to compare two commits.
 type result struct {
 	Commit  string    `json:"commit,omitempty"`
 	Date    time.Time `json:"date"`
@@ -25,7 +25,7 @@ type result struct {
 	written string
 }
 
-// report is what one part measured.
+// report has the measurements of one part.
 type report struct {
 	Name    string    `json:"name"`
 	Seconds float64   `json:"seconds"`
@@ -33,17 +33,17 @@ type report struct {
 	Figures []*figure `json:"figures"`
 }
 
-// figure is one number that was measured some times, with Liqo's own virtual kubelet, with ours, or with both.
+// figure is one number that was measured several times, with Liqo's own virtual kubelet, with ours, or with both.
 type figure struct {
 	Name  string    `json:"name"`
 	Unit  string    `json:"unit,omitempty"`
 	Stock []float64 `json:"stock,omitempty"`
 	Ours  []float64 `json:"ours,omitempty"`
-	// Goal bounds the median of ours, or the ratio of the medians of ours and stock.
+	// Goal bounds our median, or the ratio of our median to stock's.
 	Goal *goal `json:"goal,omitempty"`
 }
 
-// goal is an upper bound, or a lower one.
+// goal is an upper bound or a lower bound.
 type goal struct {
 	AtMost  float64 `json:"atMost,omitempty"`
 	AtLeast float64 `json:"atLeast,omitempty"`
@@ -53,14 +53,14 @@ type goal struct {
 
 func newResult(path string) *result {
 	r := &result{Date: time.Now().UTC().Truncate(time.Second), CPUs: runtime.NumCPU(), Go: runtime.Version(), written: path}
-	// The command go run stamps nothing. A tree that is no clone has no commit.
+	// The command go run records no version. A tree that is not a clone has no commit.
 	if out, err := exec.Command("git", "describe", "--always", "--dirty").Output(); err == nil {
 		r.Commit = strings.TrimSpace(string(out))
 	}
 	return r
 }
 
-// write replaces the file.
+// write writes the result to its file, and replaces a previous one.
 func (r *result) write() error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -72,7 +72,7 @@ func (r *result) write() error {
 	return os.WriteFile(r.written, append(text, '\n'), 0o644)
 }
 
-// side is who is measured.
+// side is a virtual kubelet that is measured: Liqo's own or ours.
 type side string
 
 const (
@@ -80,7 +80,7 @@ const (
 	ours  side = "ours"
 )
 
-// add notes a value.
+// add records a value.
 func (r *report) add(of side, name, unit string, value float64) *figure {
 	i := slices.IndexFunc(r.Figures, func(f *figure) bool { return f.Name == name })
 	if i < 0 {
@@ -96,7 +96,7 @@ func (r *report) add(of side, name, unit string, value float64) *figure {
 	return f
 }
 
-// addTimes notes quantiles of times in seconds that are in order.
+// addTimes records quantiles of sorted times, in seconds.
 func (r *report) addTimes(of side, name string, took []float64, ratio float64) {
 	for _, q := range []struct {
 		name  string
@@ -106,7 +106,7 @@ func (r *report) addTimes(of side, name string, took []float64, ratio float64) {
 	}
 }
 
-// quantileOf returns what that share of the values is at most; 0 of none. They are in order.
+// quantileOf returns the quantile of sorted values at the given share; 0 if there are no values.
 func quantileOf(sorted []float64, share float64) float64 {
 	if len(sorted) == 0 {
 		return 0
@@ -114,13 +114,13 @@ func quantileOf(sorted []float64, share float64) float64 {
 	return sorted[min(len(sorted)-1, int(share*float64(len(sorted))))]
 }
 
-// atMost is a goal for ours.
+// atMost sets an upper bound for our median.
 func (f *figure) atMost(bound float64) { f.Goal = &goal{AtMost: bound} }
 
-// atLeast is a goal for ours.
+// atLeast sets a lower bound for our median.
 func (f *figure) atLeast(bound float64) { f.Goal = &goal{AtLeast: bound} }
 
-// ratioAtMost is a goal for ours ÷ stock; 0 is none.
+// ratioAtMost sets an upper bound for the ratio of our median to stock's; 0 sets none.
 func (f *figure) ratioAtMost(bound float64) {
 	if bound > 0 {
 		f.Goal = &goal{AtMost: bound, OfRatio: true}
@@ -129,7 +129,7 @@ func (f *figure) ratioAtMost(bound float64) {
 
 func (f *figure) ratio() float64 { return median(f.Ours) / median(f.Stock) }
 
-// judge says whether the goals are met.
+// judge records whether the goals are met.
 func (r *report) judge() {
 	for _, f := range r.Figures {
 		if f.Goal == nil {
@@ -168,7 +168,7 @@ func (f *figure) text(values []float64) string {
 	return fmt.Sprintf("%.4g %s", median(values), f.Unit)
 }
 
-// String says what the goal is, and whether it is met.
+// String describes the goal, and whether it is met.
 func (g *goal) String() string {
 	if g == nil {
 		return ""
@@ -183,7 +183,7 @@ func (g *goal) String() string {
 	return text
 }
 
-// median is NaN for no values.
+// median returns NaN for no values.
 func median(v []float64) float64 {
 	if len(v) == 0 {
 		return math.NaN()

@@ -77,7 +77,7 @@ func TestLinesOfBenchmarks(t *testing.T) {
 	}, got)
 }
 
-// A part that fails is reported, keeps what it measured, and does not end the others.
+// A part that fails is reported, keeps its measurements, and does not end the other parts.
 func TestAFailureOfAPartDoesNotEndTheOthers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "dist", "bench.json")
 	broken := part{name: "broken", measure: func(_ *bench, _ context.Context, r *report) error {

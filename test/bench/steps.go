@@ -17,7 +17,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// way is the way of a consumer's pod, each step with who takes it and the moment that ends it.
+// way has the steps of a consumer's pod, each with the component that performs it and the moment that ends it.
 var way = []struct{ step, until string }{
 	{"created and bound (API server, kube-scheduler)", "bound at consumer"},
 	{"forwarded to the broker's cluster (virtual kubelet, Liqo's controllers)", "there at broker"},
@@ -30,7 +30,7 @@ var way = []struct{ step, until string }{
 	{"Ready at the consumer (virtual kubelet)", "Ready at consumer"},
 }
 
-// moments are when something was first seen of the pods of one turn, by pod and by what was seen.
+// moments has the times at which the pods of one turn were first seen in each state, by pod and state.
 type moments struct {
 	mu     sync.Mutex
 	first  map[string]map[string]time.Time // Guarded by mu.
@@ -42,7 +42,7 @@ func newMoments() *moments {
 	return &moments{first: map[string]map[string]time.Time{}, traces: map[string]string{}, more: make(chan struct{})}
 }
 
-// see notes what a pod in the cluster of a role shows.
+// see records the states that a pod shows in the cluster of a role.
 func (m *moments) see(role string, pod *corev1.Pod) {
 	now := time.Now()
 	m.mu.Lock()
@@ -67,7 +67,7 @@ func (m *moments) put(name, what string, is bool, now time.Time) {
 	}
 }
 
-// wait returns the moments of a pod once it has got to the end of its way.
+// wait returns the moments of a pod once it has reached the last one.
 func (m *moments) wait(ctx context.Context, name string) (map[string]time.Time, error) {
 	for {
 		m.mu.Lock()
@@ -85,12 +85,12 @@ func (m *moments) wait(ctx context.Context, name string) (map[string]time.Time, 
 	}
 }
 
-// steps measures where the time of a consumer's pod goes: by watches of all clusters, and by the traces.
+// steps measures the duration of each step of a consumer's pod, with watches on all clusters and with traces.
 func (b *bench) steps(ctx context.Context, r *report) error {
 	if err := b.offload(ctx); err != nil {
 		return err
 	}
-	for _, s := range way { // In their order, though not both sides have all.
+	for _, s := range way { // In this order, even though not both sides have all steps.
 		r.Figures = append(r.Figures, &figure{Name: s.step, Unit: "ms"})
 	}
 	return b.turns(ctx, b.useNodes, r, b.stepsOf)
@@ -123,7 +123,7 @@ func (b *bench) stepsOf(ctx context.Context, of side, r *report) error {
 		if err := b.followSingles(ctx, of, r, seen); err != nil {
 			return err
 		}
-		return done // Which ends the watches.
+		return done // This ends the watches.
 	})
 	if err := group.Wait(); !errors.Is(err, done) {
 		return err
@@ -131,7 +131,7 @@ func (b *bench) stepsOf(ctx context.Context, of side, r *report) error {
 	return nil
 }
 
-// followSingles creates one pod after the other, and notes how long each step of each took.
+// followSingles creates one pod after the other, and records how long each of its steps took.
 func (b *bench) followSingles(ctx context.Context, of side, r *report, seen *moments) error {
 	consumer := b.Cluster(sandbox.Consumer(1))
 	pods := consumer.Kube.CoreV1().Pods(twoHops)
@@ -145,7 +145,7 @@ func (b *bench) followSingles(ctx context.Context, of side, r *report, seen *mom
 		if err != nil {
 			return err
 		}
-		if i > 0 { // The first one is there to have all watches begin.
+		if i > 0 { // The first pod is created only so that all watches begin.
 			began := before
 			for _, s := range way {
 				if until, is := at[s.until]; is {
@@ -168,10 +168,10 @@ func (b *bench) followSingles(ctx context.Context, of side, r *report, seen *mom
 	return b.addSpans(ctx, r, seen)
 }
 
-// addSpans notes how long the parts of the traces took that are within one step.
+// addSpans records the durations of spans that are parts of one step.
 func (b *bench) addSpans(ctx context.Context, r *report, seen *moments) error {
 	seen.mu.Lock()
-	defer seen.mu.Unlock() // No pod is left that could change.
+	defer seen.mu.Unlock() // No pod is left that could change them.
 	for _, traceparent := range seen.traces {
 		if err := b.spans.Wait(ctx, collector.Way(traceparent)); err != nil {
 			return err

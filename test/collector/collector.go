@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Collector keeps the spans that it is sent.
+// Collector keeps the spans that it receives.
 type Collector struct {
 	listener net.Listener
 	server   *grpc.Server
@@ -37,10 +37,10 @@ func Start() (*Collector, error) {
 	return c, nil
 }
 
-// Endpoint is what --tracing-endpoint takes, with --tracing-insecure=true.
+// Endpoint returns the value for --tracing-endpoint, with --tracing-insecure=true.
 func (c *Collector) Endpoint() string { return c.listener.Addr().String() }
 
-// Close ends it. Who sends spans is answered no longer.
+// Close stops the collector. Senders of spans get no answers after that.
 func (c *Collector) Close() error {
 	c.server.Stop()
 	if err := <-c.served; !errors.Is(err, grpc.ErrServerStopped) {
@@ -49,15 +49,15 @@ func (c *Collector) Close() error {
 	return nil // It had not begun to serve.
 }
 
-// Spans are those that have been received, in the order in which they came.
+// Spans returns the received spans in the order of arrival.
 func (c *Collector) Spans() []Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.spans)
 }
 
-// Wait looks at all spans each time there are more, until nothing is missing. When ctx ends before, the error has what
-// was missing last. Senders collect spans for seconds before they send them.
+// Wait calls missing with all spans each time more arrive, until it returns nil. If ctx ends first, the error contains
+// the last error of missing. Senders collect spans for seconds before they send them.
 func (c *Collector) Wait(ctx context.Context, missing func([]Span) error) error {
 	for {
 		c.mu.Lock()

@@ -21,7 +21,8 @@ func start(t *testing.T) *Collector {
 	return c
 }
 
-// process sends what it traces, as the real one of that name, when it ends.
+// process returns the tracer of a process of that name, and a function that ends it and sends its spans, with the same
+// code as the real process.
 func process(t *testing.T, c *Collector, service string) (trace.Tracer, func()) {
 	t.Helper()
 	spans, err := tracing.Start(t.Context(), tracing.Config{

@@ -1,3 +1,3 @@
-// Package collector is an OpenTelemetry collector for tests: on loopback, in plaintext, by OTLP over gRPC, as
-// pkg/tracing sends. It keeps the spans in memory, and waits for those that a test wants to see.
+// Package collector is an OpenTelemetry collector for tests. It listens on loopback, in plaintext, for OTLP over gRPC,
+// which pkg/tracing sends. It keeps the spans in memory, and waits for the spans that a test expects.
 package collector

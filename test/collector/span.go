@@ -9,19 +9,19 @@ import (
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
 )
 
-// Span is one that was received.
+// Span is a received span.
 type Span struct {
-	// Service is who sent it: service.name of its resource.
+	// Service is the sender: service.name of its resource.
 	Service, Name string
-	// Trace, ID and Parent are in hexadecimal, as in a traceparent; Parent is "" of a span that has none.
+	// Trace, ID and Parent are in hexadecimal, as in a traceparent. Parent is "" if the span has none.
 	Trace, ID, Parent string
 	Start, End        time.Time
-	// Attributes have numbers as text, too.
+	// Attributes have text values; numbers are converted.
 	Attributes map[string]string
-	// Failed means that its status is an error, which Problem describes.
+	// Failed is true if the span's status is an error; Problem is its description.
 	Failed  bool
 	Problem string
-	// Links are the traces that it names besides its own.
+	// Links are the other traces that the span links to.
 	Links []string
 }
 

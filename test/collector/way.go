@@ -6,7 +6,7 @@ import (
 	"regexp"
 )
 
-// part is a span of a pod's way, and who makes it (docs/tracing.md).
+// part is a span on a pod's path, and the service that creates it (docs/tracing.md).
 type part struct{ name, service string }
 
 func parts() []part {
@@ -18,12 +18,12 @@ func parts() []part {
 	}
 }
 
-// traceparent is one of W3C Trace Context whose trace is sent.
+// traceparent matches a W3C Trace Context whose trace is sampled.
 var traceparent = regexp.MustCompile(`^00-([0-9a-f]{32})-([0-9a-f]{16})-01$`)
 
-// Way returns a function for Wait, which names the missing spans of a pod until it runs. The pod has the annotation
-// brokering.liqo.io/traceparent, which is the span that assigned it: all others are of its trace and are its children.
-// Those that failed do not count.
+// Way returns a function for Wait. It returns the missing spans of a pod's path until the pod runs. annotation is the
+// pod's brokering.liqo.io/traceparent, the span that assigned the pod: all other spans are its children in the same
+// trace. Failed spans do not count.
 func Way(annotation string) func([]Span) error {
 	return func(spans []Span) error {
 		ids := traceparent.FindStringSubmatch(annotation)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A dialog that is closed gives the keyboard back to what opened it.
+// A dialog that is closed returns the focus to the element that opened it.
 func TestFocusReturnsFromTheAccount(t *testing.T) {
 	server := serve(t, small().handler())
 	b := newTab(t, startBrowser(t), "http://"+server.address+"/")
@@ -39,7 +39,8 @@ func TestFocusReturnsFromTheAccount(t *testing.T) {
 	closed("Sign in", "signing out")
 }
 
-// The browser sends a dialog's close event after the dialog is gone: it does not close the one that is opened meanwhile.
+// The browser sends a dialog's close event after the dialog is gone. It must not close a dialog that was opened
+// meanwhile.
 func TestADialogClosesItselfOnly(t *testing.T) {
 	b := withoutPage(t)
 	const script = `Promise.all([import('/parts.js'), import('/ui.js')]).then(async ([{Dialog}, {html, render}]) => {
@@ -62,7 +63,7 @@ func TestADialogClosesItselfOnly(t *testing.T) {
 	require.Equal(t, []int{0, 1}, evaluate[[]int](b, script), "calls of close: by a dialog that is gone, by one that is shown")
 }
 
-// The box of a search shows the current search, also if a link started it, and does not interrupt typing.
+// The search box shows the current search, even if a link started it, and does not interrupt typing.
 func TestSearchFollows(t *testing.T) {
 	b := withoutPage(t)
 	const script = `Promise.all([import('/parts.js'), import('/ui.js')]).then(async ([{Search}, {html, render}]) => {
@@ -118,14 +119,14 @@ func TestShowItsPodsShowsWhatIsSearched(t *testing.T) {
 	b.until(`document.querySelector('#placements .search').value === ''`, "no search is shown that is not applied")
 }
 
-// pods waits until so many pods are shown.
+// pods waits until n pods are shown.
 func (b *tab) pods(n int) {
 	b.t.Helper()
 	b.until(fmt.Sprintf(`document.querySelectorAll('.placements tbody tr').length === %d`, n),
 		fmt.Sprintf("%d pods are shown", n))
 }
 
-// Without naming it, the histories of a closed catalog are not for those who may only act for a consumer.
+// In a closed catalog, callers that may only act for a consumer must name the consumer to get the histories.
 func TestHistoriesAreAskedForAsTheConsumer(t *testing.T) {
 	federation := small()
 	b, _ := signedIn(t, federation, operatorToken)

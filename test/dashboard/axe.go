@@ -19,14 +19,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// axe-core finds what keeps people with disabilities out. It is no part of the dashboard, and is fetched for the test.
+// axe-core finds accessibility problems. It is not part of the dashboard, and is downloaded for the test.
 const (
 	axePackage = "axe-core@4.14.1"
 	axeFile    = "package/axe.min.js"
 	axeSum     = "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
 )
 
-// axe returns the script. It is kept in the user's cache; without npm there is none, and the test is skipped.
+// axe returns the script. It is kept in the user's cache. Without npm the test is skipped.
 func axe(t *testing.T) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -79,7 +79,7 @@ func unpacked(t *testing.T, tarball, name string) []byte {
 	}
 }
 
-// accessible asks axe-core about every state of the page, in light and dark, wide and narrow.
+// accessible runs axe-core on every state of the page, in light and dark, wide and narrow.
 func accessible(t *testing.T, browser context.Context, target *Target) {
 	script := axe(t)
 	for _, scheme := range []string{"light", "dark"} {
@@ -105,7 +105,7 @@ func accessible(t *testing.T, browser context.Context, target *Target) {
 
 func (b *tab) barriers(where string) {
 	b.t.Helper()
-	b.still() // What fades in or out has no contrast to speak of while it does.
+	b.still() // The contrast of elements that fade in or out cannot be measured.
 	found := evaluate[json.RawMessage](b, `axe.run(document, {resultTypes: ['violations']}).then((all) => all.violations
 		.filter(({impact}) => impact === 'serious' || impact === 'critical')
 		.map(({id, help, nodes}) => ({

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// screenshots is where the pictures are left: SCREENSHOTS, or a directory that is named in the output.
+// screenshots returns the directory for the pictures: SCREENSHOTS, or a directory that the output names.
 func screenshots(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv("SCREENSHOTS")
@@ -76,14 +76,14 @@ func TestTextOfTheAPIIsText(t *testing.T) {
 	b.click(`.disclose`)
 	b.until(`document.querySelector('tr.details')?.textContent.includes('<img src="x"')`, "markup is shown as it is")
 	require.Zero(t, b.count(`main img, main [onerror]`))
-	// A text that turns its direction turns nothing beside it.
+	// Text that changes its direction does not affect the text beside it.
 	b.until(`document.querySelector('main').textContent.includes('\u202e')`, "characters that are not shown are in the page")
 	b.until(`[...document.querySelectorAll('main :not(svg, svg *)')].every(
 		e => !getComputedStyle(e).display.startsWith('inline') || getComputedStyle(e).unicodeBidi.startsWith('isolate'))`,
 		"every text is isolated")
 }
 
-// TestLargeFederation is about a page that stays usable while much happens, on a machine that has other things to do.
+// TestLargeFederation checks that the page stays usable while many changes happen, on a busy machine.
 func TestLargeFederation(t *testing.T) {
 	federation := large(1000, 10_000)
 	b, _ := signedIn(t, federation, operatorToken)
@@ -118,7 +118,7 @@ func TestLargeFederation(t *testing.T) {
 	require.Less(t, longest, 3*max(calm, stirred), "a frame takes longer than a search")
 }
 
-// search looks for pods of a name, of which there are ten, and returns how long the page took.
+// search searches for pods of a name, of which there are ten, and returns how long the page took.
 func (b *tab) search(pod string) time.Duration {
 	b.t.Helper()
 	b.click(`#placements .search`)

@@ -15,7 +15,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/api"
 )
 
-// small is a federation of three providers and two consumers, of which one pod waits.
+// small is a federation of three providers and two consumers, with one pending pod.
 func small() *fake {
 	now := time.Now()
 	f := &fake{unselected: map[string]bool{"milan-edge": true}, listeners: map[chan event]struct{}{}}
@@ -51,7 +51,7 @@ func small() *fake {
 	return f
 }
 
-// large is a federation of so many, as the dashboard must still be usable with.
+// large is a federation with so many providers and placements that the dashboard must still be usable with it.
 func large(providers, placements int) *fake {
 	now := time.Now()
 	f := &fake{unselected: map[string]bool{}, listeners: map[chan event]struct{}{}}

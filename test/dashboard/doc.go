@@ -1,3 +1,3 @@
-// Package dashboard has what the dashboard must do in a browser, as scenarios that run against any catalog: in this
-// package's test a small stand-in, elsewhere the real one.
+// Package dashboard has the scenarios that the dashboard must pass in a browser. They run against any catalog: in this
+// package's test a small fake, elsewhere the real one.
 package dashboard

@@ -23,21 +23,21 @@ const (
 	version       = "v0.0.0-test"
 )
 
-// fake is a stand-in for the catalog: the API as far as the dashboard uses it, over a federation made up.
+// fake is a fake catalog: the part of the API that the dashboard uses, over an invented federation.
 type fake struct {
 	mu         sync.Mutex
-	providers  []api.Provider          // By id. Guarded by mu, as all that follows.
+	providers  []api.Provider          // By id. Guarded by mu, like all following fields.
 	placements []api.Placement         // By namespace and name.
-	unselected map[string]bool         // The providers that the consumer does not want.
+	unselected map[string]bool         // The providers that the consumer has deselected.
 	listeners  map[chan event]struct{} // The streams.
-	closed     bool                    // Strangers see nothing.
-	revoked    bool                    // No token is known any more.
+	closed     bool                    // Anonymous callers see nothing.
+	revoked    bool                    // All tokens are rejected.
 	priority   int32                   // Of the first policy.
-	wrong      []string                // Calls that were wrong.
+	wrong      []string                // Calls that the API would reject.
 	calls      []call
 }
 
-// call is one that was made: the path below /api/v1 and the query.
+// call is a call that was made: the path below /api/v1 and the query.
 type call struct {
 	of string
 	at time.Time
@@ -78,14 +78,14 @@ func (f *fake) handler() http.Handler {
 	return mux
 }
 
-// called is how many calls there were of which all that is given is part.
+// called returns the number of calls that contain all the given parts.
 func (f *fake) called(parts ...string) int {
 	return len(f.times(func(call string) bool {
 		return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(call, part) })
 	}))
 }
 
-// times are when calls were made.
+// times returns the times of the calls that which selects.
 func (f *fake) times(which func(call string) bool) []time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -98,14 +98,14 @@ func (f *fake) times(which func(call string) bool) []time.Time {
 	return times
 }
 
-// unexpected notes a call that the API would refuse as wrong.
+// unexpected records a call that the API would reject.
 func (f *fake) unexpected(call string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.wrong = append(f.wrong, call)
 }
 
-// callerOf answers itself, and returns false, if the caller may not call.
+// callerOf answers the request itself and returns false if the caller is not allowed.
 func (f *fake) callerOf(w http.ResponseWriter, r *http.Request) (api.Me, bool) {
 	f.mu.Lock()
 	closed, revoked := f.closed, f.revoked
@@ -213,7 +213,7 @@ func (f *fake) turned(w http.ResponseWriter, r *http.Request, me *api.Me, field 
 	answer(w, f.set(r.PathValue("id"), field, me.Consumer, body[field]))
 }
 
-// set turns a switch of a provider, and sends the event.
+// set sets a switch of a provider, and sends the event.
 func (f *fake) set(id, field, consumer string, on bool) api.Provider {
 	f.mu.Lock()
 	at := slices.IndexFunc(f.providers, func(p api.Provider) bool { return p.ID == id })

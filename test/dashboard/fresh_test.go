@@ -14,13 +14,13 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/api"
 )
 
-// policyRow is the text of a policy's row.
+// policyRow returns the text of a policy's row.
 func policyRow(name string) string {
 	return fmt.Sprintf(`([...document.querySelectorAll('.policies tbody tr')]
 		.find((row) => row.querySelector('.name').textContent === %q)?.textContent ?? '')`, name)
 }
 
-// choose takes an option, as a person does who opens the list of them.
+// choose selects an option, as a user does with the mouse in its list.
 func (b *tab) choose(label, value string) {
 	b.t.Helper()
 	evaluate[chromedp.Void](b, fmt.Sprintf(`(() => {
@@ -30,14 +30,14 @@ func (b *tab) choose(label, value string) {
 	})()`, label, value))
 }
 
-// There are no events of policies.
+// The API sends no events for policies.
 func TestPoliciesAreReadAgain(t *testing.T) {
-	t.Parallel() // It waits for what the page does every few seconds.
+	t.Parallel() // It waits for the page's periodic reads.
 	federation := small()
 	server := serve(t, federation.handler())
 	browser := startBrowser(t)
 	b := newTab(t, browser, "http://"+server.address+"/")
-	b.pace(0) // What the page reads every so often must not be what makes it right.
+	b.pace(0) // Periodic reads must not hide a missing update.
 	b.open()
 	b.signIn(consumerToken)
 	b.until(policyRow("selection-consumer1")+`.includes('all but milan-edge')`, "the selection is shown")
@@ -63,7 +63,8 @@ func TestPoliciesAreReadAgain(t *testing.T) {
 	hurried.until(policyRow("cheap-in-europe")+`.includes('priority 7')`, "a change without an event is shown")
 }
 
-// pace makes what the page does every so often happen so many times as often. It is called before the page is opened.
+// pace makes the page's periodic reads that many times as frequent; 0 disables them. It is called before the page is
+// opened.
 func (b *tab) pace(times int) {
 	b.t.Helper()
 	b.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
@@ -108,7 +109,7 @@ func TestRowsThatNoLongerFitGo(t *testing.T) {
 	require.Contains(t, b.focused(), "batch-night", "without a next row, the one before")
 	night := placed(consumerID, "", b.focused(), time.Now(), 0)
 
-	// The row goes while its explanation is open.
+	// The pod's row disappears while its explanation is open.
 	b.click(`.placements tbody button.link`)
 	b.until(`document.querySelectorAll('dialog .verdicts tbody tr').length > 0`, "the verdicts are shown")
 	assign(night)
@@ -124,7 +125,7 @@ func TestRowsThatNoLongerFitGo(t *testing.T) {
 	b.until(`document.querySelector('#placements').textContent.includes('No pod fits')`, "no pod waits")
 	focused("Placements", "the keyboard is at the list when its last row has gone")
 
-	// The switch that a user turns stays in its place. Switches that others turn move.
+	// A switch that the user sets stays in its place. Switches that others set move.
 	b.choose("Enablement", "true")
 	b.rows(3)
 	b.click(switchOf("helsinki-dc1"))
@@ -137,9 +138,9 @@ func TestRowsThatNoLongerFitGo(t *testing.T) {
 	b.rows(1)
 }
 
-// With more pods than are shown, the API alone knows how many there are. It must not be asked for every event.
+// With more pods than the page shows, only the API knows the total. It must not be asked for every event.
 func TestWhatIsNotShownIsCounted(t *testing.T) {
-	t.Parallel() // It waits for what the page does every few seconds.
+	t.Parallel() // It waits for the page's periodic reads.
 	federation := large(3, 150)
 	b, _ := signedIn(t, federation, operatorToken)
 	counted := func(pods int) {
@@ -160,7 +161,7 @@ func TestWhatIsNotShownIsCounted(t *testing.T) {
 		return len(counts()) >= before+2
 	}, patience, 10*time.Millisecond, "it is not counted again")
 	two := counts()[before:]
-	// The page keeps 5 s between them; how long a call is under way is not its doing.
+	// The page waits 5 s between two counts. How long a call takes does not depend on the page.
 	require.Greater(t, two[1].Sub(two[0]), 4*time.Second, "it is counted too often")
 	federation.remove(last.Namespace, last.Pod)
 	counted(150)

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// list250 is a list of 250 things, as the API has them; said() is what is shown, and what was asked of the API.
+// list250 is a list of 250 objects, as the API returns them. said() returns the shown objects and the calls to the API.
 const list250 = `
 	let all = Array.from({length: 250}, (_, i) => ({id: String(i).padStart(3, '0'), on: true}));
 	const asked = [];

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The modules' pure functions, in the browser that they are for.
+// The modules' pure functions are tested in a browser, where they run.
 func TestModules(t *testing.T) {
 	b := withoutPage(t)
 	const history = `{since: '2026-01-01T00:00:00Z', watchedSince: '2026-01-01T12:00:00Z', gaps: [
@@ -136,7 +136,7 @@ func TestModules(t *testing.T) {
 	}
 }
 
-// A list reads pages and hears of changes at the same time.
+// A list reads pages and receives changes at the same time.
 func TestListKeepsWhatHappensWhileItReads(t *testing.T) {
 	b := withoutPage(t)
 	const script = `import('/list.js').then(async ({List}) => {
@@ -179,7 +179,7 @@ func TestListKeepsWhatHappensWhileItReads(t *testing.T) {
 	}, evaluate[[]string](b, script))
 }
 
-// Load more while the list is read for another reason, as after every reconnection, is not lost.
+// A click on "Load more" while the list is read for another reason, for example after a reconnection, is not lost.
 func TestListReadsWhatIsAskedForMeanwhile(t *testing.T) {
 	b := withoutPage(t)
 	const script = `import('/list.js').then(async ({List}) => {

@@ -12,7 +12,7 @@ import (
 // maxPicture is the size of the README's picture, in bytes.
 const maxPicture = 200_000
 
-// The picture of the README is the upper part of the operator's page: "make picture" writes it to docs/dashboard.png.
+// The README's picture is the upper part of the operator's page: "make picture" writes it to docs/dashboard.png.
 func TestPictureOfTheREADME(t *testing.T) {
 	b, _ := signedIn(t, small(), operatorToken)
 	b.do(chromedp.EmulateViewport(1280, 796))

@@ -16,29 +16,29 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/api"
 )
 
-// Target is a catalog whose dashboard is to be tried.
+// Target is a catalog whose dashboard is tested.
 type Target struct {
-	// URL is where it is, with a slash at the end.
+	// URL is the address of the catalog, with a slash at the end.
 	URL string
-	// Client reaches the API of the same catalog, to see what the dashboard really did; nil for the usual one.
+	// Client is for the API of the same catalog, to check the effects of the dashboard; nil for the default client.
 	Client *http.Client
-	// Consumer is the id of a consumer. ConsumerToken is of a user who acts for it by default, OperatorToken of an
+	// Consumer is the id of a consumer. ConsumerToken belongs to a user who acts for it by default, OperatorToken to an
 	// operator who may act for it.
 	Consumer                     string
 	ConsumerToken, OperatorToken string
-	// Provider is one that the consumer has selected, and that is enabled; both is so again in the end.
+	// Provider is an enabled provider that the consumer has selected. Both are restored in the end.
 	Provider string
-	// Namespace and Pod are of a pod of the consumer.
+	// Namespace and Pod name a pod of the consumer.
 	Namespace, Pod string
-	// Stop ends the catalog, Start starts it again at the same address.
+	// Stop stops the catalog, Start restarts it at the same address.
 	Stop, Start func()
-	// Screenshots is where pictures are left; "" for none.
+	// Screenshots is the directory for pictures; "" for none.
 	Screenshots string
-	// WithoutLooks leaves out what depends on the page alone, and not on the catalog.
+	// WithoutLooks skips the checks that depend only on the page, not on the catalog.
 	WithoutLooks bool
 }
 
-// Scenarios tries all that the dashboard must do against a catalog.
+// Scenarios runs all scenarios of the dashboard against a catalog.
 func Scenarios(t *testing.T, target Target) {
 	browser := startBrowser(t)
 	if target.Client == nil {
@@ -69,7 +69,7 @@ func Scenarios(t *testing.T, target Target) {
 	}
 }
 
-// provider asks the API, not the page.
+// provider reads the provider from the API, not from the page.
 func (target *Target) provider(ctx context.Context, token string) (api.Provider, error) {
 	var list api.ProviderList
 	if err := target.call(ctx, token, http.MethodGet, "providers?q="+target.Provider, nil, &list); err != nil {
@@ -231,13 +231,13 @@ func operatorActsForConsumer(t *testing.T, browser context.Context, target *Targ
 	b.click(switchOf(target.Provider))
 	b.until(turned(target.Provider, false), "the switch is off")
 	target.selected(t, false)
-	target.enabled(t, true) // For others nothing changes.
+	target.enabled(t, true) // For other consumers nothing changes.
 	b.click(switchOf(target.Provider))
 	b.until(turned(target.Provider, true), "the switch is on")
 	target.selected(t, true)
 }
 
-// openExplanation finds the pod by searching, and clicks on it.
+// openExplanation searches for the pod, and clicks on it.
 func (b *tab) openExplanation(target *Target) {
 	b.t.Helper()
 	b.click(`#placements .search`)

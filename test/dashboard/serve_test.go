@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// served is a handler on an address that stays the same when it is stopped and started again.
+// served is a handler with an address that stays the same when it is stopped and restarted.
 type served struct {
 	t       *testing.T
 	handler http.Handler
@@ -46,7 +46,7 @@ func (s *served) Stop() {
 	<-s.done
 }
 
-// signedIn is the dashboard of a catalog in a browser of its own, with a signed-in user.
+// signedIn opens the dashboard of a catalog in a new browser, with a signed-in user.
 func signedIn(t *testing.T, federation *fake, token string) (*tab, *served) {
 	t.Helper()
 	server := serve(t, federation.handler())
@@ -56,7 +56,7 @@ func signedIn(t *testing.T, federation *fake, token string) (*tab, *served) {
 	return b, server
 }
 
-// withoutPage is a tab of the same origin as the dashboard, but without it: for its modules.
+// withoutPage opens a tab that has the dashboard's origin but not the dashboard: for tests of its modules.
 func withoutPage(t *testing.T) *tab {
 	t.Helper()
 	server := serve(t, small().handler())

@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patience is how long a page may take for anything, on a machine that is busy with other things.
+// patience is how long a page may take for one step, on a busy machine.
 const patience = time.Minute
 
 // startBrowser starts Chromium without a window and returns the context of its tabs.
@@ -31,7 +31,7 @@ func startBrowser(t *testing.T) context.Context {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.DisableGPU,
 		chromedp.IgnoreCertErrors, chromedp.Flag("hide-scrollbars", false))
 	if os.Geteuid() == 0 {
-		options = append(options, chromedp.NoSandbox) // Chromium has none for root.
+		options = append(options, chromedp.NoSandbox) // Chromium has no sandbox for root.
 	}
 	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(end)
@@ -41,7 +41,7 @@ func startBrowser(t *testing.T) context.Context {
 	return browser
 }
 
-// tab shows the dashboard to a person of its own, and takes note of all that goes wrong in it.
+// tab shows the dashboard in a browser context of its own, and records all errors in it.
 type tab struct {
 	t   *testing.T
 	ctx context.Context
@@ -51,7 +51,7 @@ type tab struct {
 	faults []string // Guarded by mu.
 }
 
-// newTab opens a tab that shares nothing with others. When the test ends, nothing may have gone wrong in it.
+// newTab opens a tab that shares nothing with others. The test fails if the tab has recorded an error when it ends.
 func newTab(t *testing.T, browser context.Context, url string) *tab {
 	t.Helper()
 	ctx, end := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
@@ -73,7 +73,7 @@ func newTab(t *testing.T, browser context.Context, url string) *tab {
 	return b
 }
 
-// note keeps errors of scripts and policies. A failed request is no fault of the page, which shows it.
+// note records errors of scripts and policies. A failed request is not an error of the page, which shows it.
 func (b *tab) note(ev any) {
 	fault := ""
 	switch e := ev.(type) {
@@ -115,13 +115,13 @@ func (b *tab) open() {
 	b.live()
 }
 
-// count is how many elements there are.
+// count returns the number of elements that match.
 func (b *tab) count(selector string) int {
 	b.t.Helper()
 	return evaluate[int](b, fmt.Sprintf(`document.querySelectorAll(%q).length`, selector))
 }
 
-// rows waits until so many providers are shown.
+// rows waits until that many providers are shown.
 func (b *tab) rows(providers int) {
 	b.t.Helper()
 	b.until(fmt.Sprintf(`document.querySelectorAll('.providers tbody tr').length === %d`, providers),
@@ -133,7 +133,7 @@ func (b *tab) live() {
 	b.until(`document.querySelector('.stream')?.textContent === 'Live'`, "the stream is live")
 }
 
-// evaluate returns what an expression is in the page; a promise is waited for.
+// evaluate returns the value of an expression in the page; it waits for a promise.
 func evaluate[T any](b *tab, expression string) T {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -159,14 +159,14 @@ func (b *tab) text() string {
 	return text
 }
 
-// click presses what a CSS selector finds first, as a mouse does.
+// click clicks on the first element that matches a CSS selector.
 func (b *tab) click(selector string) {
 	b.t.Helper()
 	b.until(fmt.Sprintf(`!!document.querySelector(%q)`, selector), selector+" is there")
 	b.do(chromedp.Click(chromedp.CSS(selector)))
 }
 
-// signIn does what a person with a token does.
+// signIn signs in with a token, as a user does.
 func (b *tab) signIn(token string) {
 	b.t.Helper()
 	b.click(`.account`)
@@ -176,7 +176,7 @@ func (b *tab) signIn(token string) {
 	b.live()
 }
 
-// turned is whether the switch of a provider is on.
+// turned returns a condition for the state of a provider's switch.
 func turned(provider string, on bool) string {
 	return fmt.Sprintf(`document.querySelector(%q)?.getAttribute('aria-checked') === '%v'`, switchOf(provider), on)
 }
@@ -185,13 +185,13 @@ func switchOf(provider string) string {
 	return fmt.Sprintf(`[role=switch][aria-label^="%s:"]`, provider)
 }
 
-// still waits until nothing moves.
+// still waits until no animation runs.
 func (b *tab) still() {
 	b.t.Helper()
 	b.until(`document.getAnimations().every((animation) => animation.playState !== 'running')`, "all is still")
 }
 
-// prefer makes the system prefer light or dark.
+// prefer sets the system's preference for light or dark.
 func (b *tab) prefer(scheme string) {
 	b.t.Helper()
 	b.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
@@ -202,7 +202,7 @@ func (b *tab) prefer(scheme string) {
 	}))
 }
 
-// screenshot leaves what the whole page looks like in the directory, if there is one; with a dialog, what is in view.
+// screenshot writes a picture of the whole page to the directory, if one is set; with a dialog, of the visible part.
 func (b *tab) screenshot(dir, name string) {
 	b.t.Helper()
 	if dir == "" {
@@ -219,7 +219,7 @@ func (b *tab) screenshot(dir, name string) {
 	require.NoError(b.t, os.WriteFile(filepath.Join(dir, name+".png"), image, 0o644))
 }
 
-// focused is the accessible name of what has the keyboard, by attribute or text.
+// focused returns the accessible name of the focused element, by attribute or text.
 func (b *tab) focused() string {
 	b.t.Helper()
 	return strings.TrimSpace(evaluate[string](b,

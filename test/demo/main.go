@@ -1,6 +1,5 @@
-// Command demo shows a federation at work: pods created in a consumer cluster
-// run at the providers that the broker chooses for them, and move when a
-// provider fails.
+// Command demo shows a federation at work: pods created in a consumer cluster run at the providers that the broker
+// chooses for them, and move when a provider fails.
 package main
 
 import (

@@ -25,13 +25,13 @@ const (
 	namespace = "demo"
 	replicas  = 12
 	added     = 3
-	// failoverAfter is how long the story's policy waits for a lost provider.
+	// failoverAfter is the failover delay in the story's policy.
 	failoverAfter = 15 * time.Second
-	// deadline bounds every act.
+	// deadline bounds each step of the story.
 	deadline = 2 * time.Minute
 )
 
-// role is one provider of the story.
+// role describes one provider of the story.
 type role struct{ name, cpu, region, price string }
 
 func cast() []role {
@@ -55,7 +55,7 @@ type story struct {
 	*sandbox.Sandbox
 	out              io.Writer
 	consumer, broker *sandbox.Cluster
-	// atBroker is the namespace in the broker's cluster.
+	// atBroker is the name of the namespace in the broker's cluster.
 	atBroker string
 }
 
@@ -114,7 +114,7 @@ func (s *story) prepare(ctx context.Context) error {
 	return s.broker.Offload(ctx, s.atBroker)
 }
 
-// place creates the pods in the consumer and shows where they went.
+// place creates the pods in the consumer and shows to which providers they are assigned.
 func (s *story) place(ctx context.Context) error {
 	s.say("%s creates %d pods. The broker's policy: price counts 3, free capacity 2, spreading 2.\n", s.consumer.Name, replicas)
 	if err := s.consumer.Client.Create(ctx, deployment()); err != nil {
@@ -129,7 +129,7 @@ func (s *story) place(ctx context.Context) error {
 	return s.printProviders(ctx)
 }
 
-// explain shows what the broker thinks of every provider for one pod.
+// explain shows how the broker rates every provider for one pod.
 func (s *story) explain(ctx context.Context) error {
 	pods, err := s.pods(ctx)
 	if err != nil {
@@ -144,8 +144,7 @@ func (s *story) explain(ctx context.Context) error {
 	return e.Print(s.out)
 }
 
-// disable takes the cheapest provider out: what is there stays, what is new goes
-// elsewhere.
+// disable disables the cheapest provider: its pods stay, new pods go elsewhere.
 func (s *story) disable(ctx context.Context) error {
 	out := cast()[0].name
 	before, err := s.pods(ctx)
@@ -179,8 +178,7 @@ func (s *story) disable(ctx context.Context) error {
 	return nil
 }
 
-// kill ends a provider as a power failure does, and shows the moves as they
-// happen.
+// kill kills a provider as a power failure does, and shows the moves as they happen.
 func (s *story) kill(ctx context.Context) error {
 	lost := cast()[1].name
 	s.say("\n%s loses power. Its pods move %s later.", lost, failoverAfter)
@@ -218,7 +216,7 @@ func (s *story) kill(ctx context.Context) error {
 	return s.printProviders(ctx)
 }
 
-// pods are those of the story at the broker.
+// pods returns the story's pods in the broker's cluster.
 func (s *story) pods(ctx context.Context) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	err := s.broker.Client.List(ctx, &list, client.InNamespace(s.atBroker))
@@ -234,8 +232,7 @@ func (s *story) places(ctx context.Context) (map[string]string, error) {
 	return out, err
 }
 
-// running answers nil when n pods are ready in the consumer, and none is at the
-// given provider.
+// running returns nil once n pods are Ready in the consumer, and the given provider has none.
 func (s *story) running(ctx context.Context, n int, notAt string) error {
 	places, err := s.places(ctx)
 	if err != nil {

@@ -20,32 +20,32 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// The services that a broker's cluster is installed for; each is an overlay of the same name.
+// The services for which a broker's cluster is installed; each is an overlay of the same name.
 const (
 	Catalog      = "catalog"
 	Orchestrator = "orchestrator"
 	Aggregator   = "aggregator"
 	All          = "all"
-	// Sidecar is All with the catalog in the pods of the broker.
+	// Sidecar is All, with the catalog as a sidecar in the broker's pods.
 	Sidecar = "all-sidecar"
 )
 
-// Services are all of them.
+// Services returns all of them.
 func Services() []string { return []string{Catalog, Orchestrator, Aggregator, All, Sidecar} }
 
-// Namespace is what kustomize installs into.
+// Namespace is the namespace that kustomize installs into.
 const Namespace = "liqo-broker"
 
-// minor is that of the Kubernetes which the chart is rendered for.
+// minor is the minor version of Kubernetes that the chart is rendered for.
 const minor = "35"
 
-// Directory is deploy/, seen from where the program runs.
+// Directory is the path of deploy/, relative to the working directory.
 type Directory string
 
 func (d Directory) chart() string { return filepath.Join(string(d), "chart", "liqo-broker-vk") }
 
-// Values are those by which the chart makes the objects that kustomize makes for a service: Helm itself wants the
-// namespace to be there before, and touches no object of Liqo's release.
+// Values returns the values with which the chart renders the same objects for a service as kustomize. The chart's
+// defaults leave out the Namespace, which Helm expects to exist, and an object of Liqo's release.
 func Values(service string) map[string]any {
 	all, mode := service == All || service == Sidecar, "deployment"
 	if service == Sidecar {
@@ -63,13 +63,13 @@ func Values(service string) map[string]any {
 	}
 }
 
-// Rendered are the objects that the chart has for a service, all of them: what can be applied to an API server that has
-// the CRDs of Liqo. CRDs and the Namespace come first.
+// Rendered returns all objects that the chart renders for a service. They can be applied to an API server that has
+// Liqo's CRDs. CRDs and the Namespace come first.
 func (d Directory) Rendered(service string) ([]*unstructured.Unstructured, error) {
 	return d.RenderedWith(Namespace, Values(service))
 }
 
-// RenderedWith are the objects that the chart has with these values, in a namespace.
+// RenderedWith returns the objects that the chart renders in a namespace with these values.
 func (d Directory) RenderedWith(namespace string, values map[string]any) ([]*unstructured.Unstructured, error) {
 	files, err := d.files(namespace, values)
 	if err != nil {
@@ -90,7 +90,7 @@ func (d Directory) RenderedWith(namespace string, values map[string]any) ([]*uns
 	return all, nil
 }
 
-// rank is what has to be there before the rest.
+// rank orders the objects: those that others depend on come first.
 func rank(o *unstructured.Unstructured) int {
 	switch o.GetKind() {
 	case "CustomResourceDefinition":
@@ -101,7 +101,7 @@ func rank(o *unstructured.Unstructured) int {
 	return 2
 }
 
-// files are the rendered templates, by their names in the directory templates.
+// files returns the rendered templates, by their names in the directory templates.
 func (d Directory) files(namespace string, values map[string]any) (map[string]string, error) {
 	loaded, err := loader.LoadDir(d.chart())
 	if err != nil {
@@ -129,7 +129,7 @@ func render(loaded *chart.Chart, namespace string, values map[string]any) (map[s
 	return files, nil
 }
 
-// Kustomized are the objects of a kustomization, by its path below deploy/, as `kubectl kustomize` has them.
+// Kustomized returns the objects of a kustomization, by its path below deploy/, as `kubectl kustomize` builds them.
 func (d Directory) Kustomized(name string) ([]*unstructured.Unstructured, error) {
 	kustomizer := krusty.MakeKustomizer(krusty.MakeDefaultOptions())
 	built, err := kustomizer.Run(filesys.MakeFsOnDisk(), filepath.Join(string(d), name))

@@ -16,12 +16,12 @@ import (
 
 const here Directory = "../../deploy"
 
-// identity is what there is one of in a cluster.
+// identity returns the identity of an object in a cluster.
 func identity(o *unstructured.Unstructured) string {
 	return o.GetAPIVersion() + " " + o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
 }
 
-// byIdentity are the objects in JSON, without what is for Helm alone: that it leaves CRDs where they are.
+// byIdentity returns the objects in JSON, without the annotation for Helm to keep CRDs.
 func byIdentity(t *testing.T, objects []*unstructured.Unstructured) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -52,7 +52,7 @@ func same(t *testing.T, want, got []*unstructured.Unstructured) {
 	}
 }
 
-// convert makes an object one of a type, which has to have all of its fields.
+// convert converts an object to a Go type, which must have all of its fields.
 func convert(t *testing.T, o *unstructured.Unstructured, typed any) {
 	t.Helper()
 	err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, typed, true)
@@ -104,7 +104,7 @@ func TestGeneratedFilesAreCurrent(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, string(want), string(got), "%s: run make generate", name)
 	}
-	// Nor is there a file that is not made any more.
+	// No file exists that is no longer generated.
 	for _, pattern := range []string{
 		"chart/liqo-broker-vk/files/*/*", "kustomize/base/*.yaml", "kustomize/components/*/*.yaml",
 	} {
@@ -127,7 +127,7 @@ func TestChartAndKustomizeHaveTheSameObjects(t *testing.T) {
 	}
 }
 
-// Documents and the sandbox name these.
+// The documents and the sandbox use these files.
 func TestFilesForKubectlAreTheOrchestrator(t *testing.T) {
 	var all []*unstructured.Unstructured
 	for _, name := range []string{

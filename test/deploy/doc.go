@@ -1,3 +1,3 @@
-// Package deploy renders what deploy/ has, as Helm and as kustomize do: for the tests of both, for those that ask a
-// real API server, and for the files that are made from the chart.
+// Package deploy renders the objects in deploy/ as Helm and as kustomize do. The tests of both use it, the tests
+// against a real API server, and the generator of the files that are made from the chart.
 package deploy

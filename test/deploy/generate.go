@@ -5,11 +5,11 @@ import (
 	"path/filepath"
 )
 
-// Generated are the files that are made from others, by their paths below deploy/: those of kustomize from the
-// templates of the chart, comments and all, and in the chart the copies of what is beside it, for Helm reads nothing
-// elsewhere.
+// Generated returns the generated files by their paths below deploy/: kustomize's from the templates of the chart,
+// including comments, and in the chart the copies of files outside of it, because Helm reads only the chart's
+// directory.
 func (d Directory) Generated() (map[string][]byte, error) {
-	// The base is the orchestrator; the components have files for what comes with the others.
+	// The base is the orchestrator; the components have the files for the other services.
 	base, err := d.files(Namespace, Values(Orchestrator))
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (d Directory) copies(pattern string, made map[string][]byte) error {
 	return nil
 }
 
-// Generate writes them.
+// Generate writes the generated files.
 func (d Directory) Generate() error {
 	made, err := d.Generated()
 	if err != nil {

@@ -28,10 +28,10 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 )
 
-// theAccount is the broker as the API server knows it.
+// theAccount is the broker's user name at the API server.
 const theAccount = "system:serviceaccount:" + Namespace + ":liqo-broker"
 
-// approval is what admission answers to the broker's approval of a request by a user.
+// approval returns the answer of admission to the broker's approval of a user's request.
 func approval(t *testing.T, plugin *validating.Plugin, requester string, request []byte) error {
 	t.Helper()
 	before := &unstructured.Unstructured{Object: map[string]any{
@@ -48,7 +48,7 @@ func approval(t *testing.T, plugin *validating.Plugin, requester string, request
 		before, approved)
 }
 
-// requested is the request that the broker makes.
+// requested returns the certificate request that the broker creates.
 func requested(t *testing.T, node, ip string, names ...string) []byte {
 	t.Helper()
 	client, made := fake.NewClientset(), make(chan []byte, 1)
@@ -83,7 +83,7 @@ func TestTheBrokerApprovesTheCertificateOfItsNodeOnly(t *testing.T) {
 	require.NoError(t, err)
 	other, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
 	require.NoError(t, err)
-	// forged is a request with a change of what the broker requests.
+	// forged returns the broker's request with one change.
 	forged := func(change func(r *x509.CertificateRequest)) []byte {
 		r := &x509.CertificateRequest{
 			Subject:     pkix.Name{CommonName: "system:node:liqo-broker", Organization: []string{"system:nodes"}},
@@ -161,7 +161,7 @@ func TestTheBrokerApprovesTheCertificateOfItsNodeOnly(t *testing.T) {
 	assert.ErrorContains(t, err, "brokerNode", "it is a label of pods, and of the Node")
 }
 
-// requestOfSlice is an honest request of a consumer.
+// requestOfSlice returns an unmodified request of a consumer.
 func requestOfSlice(t *testing.T) []byte {
 	t.Helper()
 	request, err := base64.StdEncoding.DecodeString(honest())

@@ -48,7 +48,7 @@ func TestConsumersRequestBoundedClasses(t *testing.T) {
 
 	for name, tc := range map[string]struct {
 		changes []func(values map[string]any)
-		// classes is the expression of those that are allowed, "" for every class.
+		// classes is the expression for the allowed classes, "" for every class.
 		classes string
 	}{
 		"with the aggregator that of its offers": {nil, "['broker']"},

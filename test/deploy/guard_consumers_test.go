@@ -17,7 +17,7 @@ import (
 
 var namespaceMaps = offloadingv1beta1.NamespaceMapGroupVersionResource
 
-// namespaceMap is one as the replicator of a consumer writes it in the broker's cluster.
+// namespaceMap returns a NamespaceMap as a consumer's replicator writes it in the broker's cluster.
 func namespaceMap(changes ...func(map[string]any)) *unstructured.Unstructured {
 	o := map[string]any{
 		"apiVersion": offloadingv1beta1.SchemeGroupVersion.String(), "kind": "NamespaceMap",
@@ -30,20 +30,21 @@ func namespaceMap(changes ...func(map[string]any)) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: o}
 }
 
-// mapped is a further namespace; current one of the status.
+// mapped maps another namespace in the spec; current maps one in the status.
 func mapped(name string) func(map[string]any) { return set(name, "spec", "desiredMapping", "x") }
 
 func current(name string) func(map[string]any) {
 	return set(map[string]any{"remoteNamespace": name, "phase": "Accepted"}, "status", "currentMapping", "x")
 }
 
-// reported is the status of a map of this cluster, with the phase of the only namespace that it asks the provider for.
+// reported sets the status of a map of this cluster, with the phase of the only namespace that it asks the provider
+// for.
 func reported(key, name, phase string) func(map[string]any) {
 	return set(map[string]any{"remoteNamespace": name, "phase": phase}, "status", "currentMapping", key)
 }
 
-// A provider writes the status of the replica there, and Liqo's replicator copies it (updateObjectStatus in
-// internal/crdReplicator/reflection/handler.go of Liqo v1.2.0).
+// A provider writes the status of the replica in its cluster, and Liqo's replicator copies it here (updateObjectStatus
+// in internal/crdReplicator/reflection/handler.go of Liqo v1.2.0).
 func TestProvidersAcceptOnlyNamespacesThatTheyWereAskedFor(t *testing.T) {
 	const refused, accepted, terminating = "did not ask for that in spec.desiredMapping", "Accepted", "Terminating"
 	ours := func(changes ...func(map[string]any)) *unstructured.Unstructured {
@@ -111,7 +112,7 @@ func TestConsumersMapTheirOwnNamespacesOnly(t *testing.T) {
 		name, theLabels = "a consumer may have no namespace ", "a consumer may write only the NamespaceMaps that Liqo replicates"
 		status          = "only Liqo may write the status of a NamespaceMap"
 	)
-	// What the broker's cluster maps to a provider that is a consumer as well.
+	// A map of this cluster for a provider that is also a consumer.
 	ours := func(changes ...func(map[string]any)) *unstructured.Unstructured {
 		return namespaceMap(append([]func(map[string]any){
 			set(map[string]any{"liqo.io/replication": "true", "liqo.io/remote-cluster-id": "c1", "liqo.io/remoteID": "c1"}, "metadata", "labels"),
@@ -238,12 +239,13 @@ func TestConsumersOpenNothingToTheOutside(t *testing.T) {
 	}
 }
 
-// annotated is an object with an annotation.
+// annotated sets an annotation on an object.
 func annotated(key string) func(map[string]any) {
 	return set("10.0.0.1", "metadata", "annotations", key)
 }
 
-// Load balancers, meshes and DNS take addresses, names and whole balancers of others from annotations of any name.
+// Load balancers, meshes and DNS controllers take addresses, names and whole load balancers of others from annotations
+// with arbitrary names.
 func TestServicesOfConsumersHaveKnownAnnotationsOnly(t *testing.T) {
 	forge.Init("c1", "broker", "broker", "10.0.0.1")
 	plugin, without, services := guard(t), unguarded(t, "liqo-broker-exposure"), corev1.SchemeGroupVersion.WithResource("services")
@@ -275,7 +277,7 @@ func TestServicesOfConsumersHaveKnownAnnotationsOnly(t *testing.T) {
 		requireRefusal(t, write(t, permitting, theKubelet, services, "", nil, annotatedService(key)), "")
 	}
 	requireRefusal(t, write(t, permitting, theKubelet, services, "", nil, annotatedService("example.org/owners")), "example.org/owners")
-	// Of tools, and what the load balancers of the consumer note.
+	// Annotations of tools, and those that the consumer's load balancers write.
 	for _, key := range []string{
 		"kubectl.kubernetes.io/last-applied-configuration", "meta.helm.sh/release-name", "meta.helm.sh/release-namespace", "description",
 		"metallb.io/ip-allocated-from-pool", "metallb.universe.tf/ip-allocated-from-pool", "service.kubernetes.io/topology-mode",
@@ -317,7 +319,7 @@ func TestConsumersChooseNoLoadBalancerClass(t *testing.T) {
 	requireRefusal(t, write(t, guardOf(t, objects), theKubelet, services, "", nil, of("internal")), refused)
 }
 
-// Of a claim this cluster makes a volume.
+// This cluster would create a volume for a claim.
 func TestConsumersHaveNoVolumesOfThisCluster(t *testing.T) {
 	claims := corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")
 	claim := func(changes ...func(map[string]any)) *unstructured.Unstructured {
@@ -348,7 +350,7 @@ func TestConsumersHaveNoVolumesOfThisCluster(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			requireRefusal(t, write(t, with, tc.who, claims, "", tc.old, tc.new), tc.with)
 			if tc.because == "" && tc.with != "" {
-				return // Two policies refuse it.
+				return // Two policies reject it.
 			}
 			requireRefusal(t, write(t, without, tc.who, claims, "", tc.old, tc.new), "")
 			requireRefusal(t, write(t, plugin, tc.who, claims, "", tc.old, tc.new), tc.because)
@@ -362,7 +364,7 @@ func TestConsumersHaveNoVolumesOfThisCluster(t *testing.T) {
 	requireRefusal(t, write(t, with, theKubelet, shadowPods, "", nil, shadow), "")
 }
 
-// Other programs of the cluster take Secrets, ConfigMaps and Events for what they are labelled.
+// Other programs in the cluster select Secrets, ConfigMaps and Events by their labels.
 func TestConsumersWriteNothingInTheNameOfOthers(t *testing.T) {
 	without, plugin := unguarded(t, "liqo-broker-exposure"), guard(t)
 	of := func(kind string, changes ...func(map[string]any)) *unstructured.Unstructured {
@@ -403,7 +405,7 @@ func TestConsumersWriteNothingInTheNameOfOthers(t *testing.T) {
 	}
 }
 
-// applied is what is there after a server-side apply.
+// applied returns the object after a server-side apply.
 func applied(t *testing.T, configuration any, changes ...func(map[string]any)) *unstructured.Unstructured {
 	t.Helper()
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(configuration)

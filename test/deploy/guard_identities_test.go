@@ -28,7 +28,7 @@ import (
 // theKey signs the requests of these tests.
 var theKey = sync.OnceValue(func() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)) })
 
-// honest is the request of the slice s of consumer c1, as Liqo makes it.
+// honest is the request for the slice s of consumer c1, as Liqo creates it.
 var honest = sync.OnceValue(func() string {
 	c1, s := liqov1beta1.ClusterID("c1"), &authv1beta1.ResourceSlice{}
 	s.Name, s.Spec.ConsumerClusterID = "s", &c1
@@ -50,7 +50,7 @@ func attribute(kind asn1.ObjectIdentifier, value any) pkix.AttributeTypeAndValue
 	return pkix.AttributeTypeAndValue{Type: kind, Value: value}
 }
 
-// subjectOf is a subject with one name in each of its parts.
+// subjectOf returns a subject with one name in each of its parts.
 func subjectOf(names ...pkix.AttributeTypeAndValue) pkix.RDNSequence {
 	var sequence pkix.RDNSequence
 	for _, name := range names {
@@ -59,7 +59,7 @@ func subjectOf(names ...pkix.AttributeTypeAndValue) pkix.RDNSequence {
 	return sequence
 }
 
-// requestOf is a signed request with a subject.
+// requestOf returns a signed request with a subject.
 func requestOf(t *testing.T, key crypto.PrivateKey, subject pkix.RDNSequence) []byte {
 	t.Helper()
 	raw, err := asn1.Marshal(subject)
@@ -73,7 +73,7 @@ func armoured(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
-// withRequest is an object of Liqo with a request in its spec.
+// withRequest returns an object of Liqo with a request in its spec.
 func withRequest(kind string, request []byte) *unstructured.Unstructured {
 	o := slice(set(base64.StdEncoding.EncodeToString(request), "spec", "csr"))
 	o.SetKind(kind)
@@ -156,7 +156,7 @@ func TestNoSecondNameIsSmuggled(t *testing.T) {
 				require.NoError(t, write(t, without, theConsumer, r, "", nil, bad))
 				requireRefusal(t, write(t, plugin, theConsumer, r, "", nil, bad), tc.because)
 				requireRefusal(t, write(t, plugin, theConsumer, r, "", fine, bad), tc.because)
-				// What was there may be deleted, and cordoned.
+				// An existing object may be deleted, and cordoned.
 				requireRefusal(t, write(t, plugin, liqo, r, "", bad, withRequest(kind, tc.request)), "")
 			}
 		})
@@ -165,7 +165,7 @@ func TestNoSecondNameIsSmuggled(t *testing.T) {
 	requireRefusal(t, ask(t, plugin, theConsumer, "", nil, broken64), block)
 }
 
-// The policy accepts a subject if the signer reads one common name and one organisation in it, and nothing else.
+// The policy accepts a subject only if the signer reads one common name and one organisation in it, and nothing else.
 func TestThePolicyCountsWhatTheSignerReads(t *testing.T) {
 	plugin, random := guard(t), mathrand.New(mathrand.NewSource(1))
 	kinds := []asn1.ObjectIdentifier{commonName, organization, commonName, organization, unit, userID}
@@ -200,7 +200,8 @@ func TestThePolicyCountsWhatTheSignerReads(t *testing.T) {
 	require.Greater(t, accepted, 5)
 }
 
-// A byte of the request that is changed changes nothing about that, whether the signer can still read it or not.
+// This also holds for requests with changed bytes: if the policy accepts one and the signer can still read it, the
+// signer reads nothing more.
 func TestAChangedRequestNamesNoMore(t *testing.T) {
 	plugin, random := guard(t), mathrand.New(mathrand.NewSource(2))
 	der := requestOf(t, theKey(), subjectOf(attribute(organization, "c1"), attribute(commonName, "s-c1"), attribute(organization, "x")))

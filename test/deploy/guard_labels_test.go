@@ -32,7 +32,7 @@ var (
 	}
 )
 
-// labelsOf are those of the objects of a tenant, as a chain of brokers has them: of a pod that Liqo made of a ShadowPod
+// labelsOf returns the labels of a tenant's objects in a chain of brokers: of a pod that Liqo created from a ShadowPod
 // there, of an EndpointSlice, and of a pod whose virtual node is not ready.
 func labelsOf(more ...string) map[string]string {
 	labels := map[string]string{
@@ -45,11 +45,12 @@ func labelsOf(more ...string) map[string]string {
 	return labels
 }
 
-// reflections are the objects that Liqo's virtual kubelet of a consumer makes of those of a tenant with these labels.
+// reflections returns the objects that a consumer's Liqo virtual kubelet creates from a tenant's objects with these
+// labels.
 func reflections(t *testing.T, more ...string) map[string]*unstructured.Unstructured {
 	t.Helper()
 	pod := at(func(p *corev1.Pod) { p.Labels = labelsOf(more...) })
-	shadow := raw(t, forwarded(pod)) // Which sets the ids of the clusters.
+	shadow := raw(t, forwarded(pod)) // This sets the ids of the clusters.
 	meta := metav1.ObjectMeta{
 		Name: "x", Namespace: "shop", Labels: labelsOf(more...),
 		Annotations: map[string]string{"liqo.io/force-remote-node-port": "true", "liqo.io/skip-reflection": "false"},
@@ -77,13 +78,13 @@ func TestReflectedObjectsAreNotLiqosOwn(t *testing.T) {
 	token := &forge.ServiceAccountPodTokens{PodName: "web", ServiceAccountName: "default"}
 	ofPod := applied(t, forge.RemoteServiceAccountSecret(token, "tokens", offloaded, "broker"))
 	requireRefusal(t, write(t, plugin, theKubelet, secretsResource, "", nil, ofPod), "")
-	// Those of Liqo v0.9.4 (pkg/virtualKubelet/forge).
+	// The labels of Liqo v0.9.4 (pkg/virtualKubelet/forge).
 	for _, key := range []string{"origin", "destination", "nodename", "service-account-name", "service-account-for-pod-name"} {
 		labelled("virtualkubelet.liqo.io/"+key, "x")(ofPod.Object)
 	}
 	requireRefusal(t, write(t, plugin, theKubelet, secretsResource, "", nil, ofPod), "")
 
-	// What Liqo's controllers find in all namespaces.
+	// The labels by which Liqo's controllers select objects in all namespaces.
 	for _, key := range []string{
 		"liqo.io/webhook", "liqo.io/identity-type", "liqo.io/remote-cluster-id", "liqo.io/nonce", "liqo.io/signed-nonce",
 		"liqo.io/replication", "liqo.io/replicated", "networking.liqo.io/gateway-resource", "networking.liqo.io/active",
@@ -115,7 +116,8 @@ func TestReflectedObjectsAreNotLiqosOwn(t *testing.T) {
 	}
 }
 
-// Who peers a consumer writes the Secret of the nonce to its tenant namespace, and no other that Liqo would find.
+// A user that peers a consumer may write the Secret with the nonce to its tenant namespace, and no other Secret that
+// Liqo would find.
 func TestWhoPeersWritesTheNonceOnly(t *testing.T) {
 	plugin, without := guard(t), unguarded(t, "liqo-broker-labels")
 	nonce := func(id string, more ...string) *unstructured.Unstructured {
@@ -150,7 +152,8 @@ func TestWhoPeersWritesTheNonceOnly(t *testing.T) {
 	}
 }
 
-// Who peers a consumer connects its network, and that of no other cluster: Liqo finds these objects by the id in their labels.
+// A user that peers a consumer may connect its network, and no other cluster's: Liqo finds these objects by the id in
+// their labels.
 func TestWhoPeersConnectsNoOtherCluster(t *testing.T) {
 	plugin, without := guard(t), unguarded(t, "liqo-broker-labels")
 	// As Liqo's forge does, which asks an API server for the kind of the template.
@@ -184,7 +187,7 @@ func TestWhoPeersConnectsNoOtherCluster(t *testing.T) {
 	}
 }
 
-// Liqo makes a Service of an IP as its template says, and leads traffic to its address.
+// Liqo creates a Service for an IP from its template, and routes traffic to its address.
 func TestPeersWriteNoIPs(t *testing.T) {
 	ip := raw(t, &ipamv1alpha1.IP{
 		TypeMeta:   metav1.TypeMeta{APIVersion: ipamv1alpha1.SchemeGroupVersion.String(), Kind: "IP"},

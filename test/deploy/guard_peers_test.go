@@ -20,7 +20,7 @@ import (
 	networkforge "github.com/liqotech/liqo/pkg/liqo-controller-manager/networking/forge"
 )
 
-// in is an object of a kind in a namespace.
+// in returns an object of a kind in a namespace.
 func in(namespace, kind string, changes ...func(map[string]any)) *unstructured.Unstructured {
 	o := map[string]any{"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"name": "x", "namespace": namespace}}
 	for _, change := range changes {
@@ -29,7 +29,7 @@ func in(namespace, kind string, changes ...func(map[string]any)) *unstructured.U
 	return &unstructured.Unstructured{Object: o}
 }
 
-// nonceSecret is the Secret that liqoctl makes for a nonce.
+// nonceSecret returns the Secret that liqoctl creates for a nonce.
 func nonceSecret(t *testing.T, changes ...func(map[string]any)) *unstructured.Unstructured {
 	t.Helper()
 	secret := authforge.Nonce(tenantNamespace)
@@ -41,7 +41,7 @@ func nonceSecret(t *testing.T, changes ...func(map[string]any)) *unstructured.Un
 	return o
 }
 
-// The broker and virtual kubelets read the identity with a provider from a Secret of a known name.
+// The broker and the virtual kubelets read the identity for a provider from a Secret with a known name.
 func TestPeersReplaceNoIdentities(t *testing.T) {
 	without, plugin := unguarded(t, "liqo-broker-labels", "liqo-broker-deletions"), guard(t)
 	identity := in(tenantNamespace, "Secret", set("kubeconfig-resourceslice-pool", "metadata", "name"), set("eA==", "data", "kubeconfig"))
@@ -71,7 +71,7 @@ func TestPeersReplaceNoIdentities(t *testing.T) {
 	requireRefusal(t, remove(t, plugin, theKubelet, secretsResource, in(offloaded, "Secret"), metav1.DeleteOptions{}), "")
 }
 
-// A pod counts as long as it is there.
+// A pod uses quota as long as it exists.
 func TestAShadowPodIsDeletedOnceAndWithItsPod(t *testing.T) {
 	without, plugin := unguarded(t, "liqo-broker-deletions"), guard(t)
 	const policy, again = "together with its pod only", "is being deleted already"
@@ -102,7 +102,7 @@ func TestAShadowPodIsDeletedOnceAndWithItsPod(t *testing.T) {
 	}
 }
 
-// Of a container that limits a resource Kubernetes requests as much, in the pod.
+// Kubernetes defaults the requests of a pod's container to its limits.
 func TestShadowPodsRequestWhatTheyLimit(t *testing.T) {
 	without, plugin := unguarded(t, "liqo-broker-shadowpods"), guard(t)
 	const because = "has to request each resource that it limits"
@@ -129,7 +129,7 @@ func TestShadowPodsRequestWhatTheyLimit(t *testing.T) {
 	}
 }
 
-// written are objects of each kind that peers and consumers write, and who does.
+// written returns objects of each kind that peers and consumers write, and the user that writes them.
 func written(t *testing.T) map[string]struct {
 	who      string
 	resource schema.GroupVersionResource
@@ -175,7 +175,7 @@ func TestConsumersKeepNoObjectsAfterTheirEnd(t *testing.T) {
 	}
 }
 
-// The broker and the catalog have these objects in memory, and etcd each of their versions.
+// The broker and the catalog cache these objects, and etcd keeps each of their versions.
 func TestAnnotationsOfConsumersAreBounded(t *testing.T) {
 	without := unguarded(t, "liqo-broker-metadata", "liqo-broker-assignments", "liqo-broker-shadowpods")
 	plugin := guard(t)
@@ -185,7 +185,7 @@ func TestAnnotationsOfConsumersAreBounded(t *testing.T) {
 		case "ResourceSlice", "Renew", "NamespaceMap", "Tenant":
 			limit = 16_000
 		case "Secret", "ConfigMap", "nonce":
-			continue // kubectl apply notes the whole object there; Kubernetes allows 256 KiB.
+			continue // kubectl apply records the whole object there; Kubernetes allows 256 KiB.
 		}
 		t.Run(kind, func(t *testing.T) {
 			few, many := tc.o.DeepCopy(), tc.o.DeepCopy()
@@ -220,7 +220,7 @@ func TestAnnotationsOfPodsThatMayBeForwardedAreBounded(t *testing.T) {
 	requireRefusal(t, write(t, plugin, theBroker, pods, "", fat(offloaded, 250_000), fat(offloaded, 250_001)), "")
 }
 
-// Chunks of lists, and caches, have to hold them.
+// Each chunk of a list, and each cache, must hold them.
 func TestTheBytesOfAShadowPodAreBounded(t *testing.T) {
 	without, plugin := unguarded(t, "liqo-broker-shadowpods"), guard(t)
 	const because = "256 KiB of variables, commands and arguments"
@@ -273,7 +273,7 @@ func TestTheNamesInANamespaceMapAreShort(t *testing.T) {
 	requireRefusal(t, write(t, plugin, theReplicator, namespaceMaps, "status", ours(), ours(answer)), because)
 }
 
-// A provider writes the status of the slices that this cluster sends.
+// A provider writes the status of the slices that this cluster sends to it.
 func TestTheTextsOfAResourceSliceAreBounded(t *testing.T) {
 	without, plugin := unguarded(t, "liqo-broker-offers"), guard(t)
 	because := "may have 4096 characters in its message"
@@ -293,7 +293,7 @@ func TestTheTextsOfAResourceSliceAreBounded(t *testing.T) {
 	requireRefusal(t, ask(t, unguarded(t, "liqo-broker-classes"), theConsumer, "", nil, class), because)
 }
 
-// The broker has the EndpointSlices and Configurations that are made of these in memory.
+// The broker caches the EndpointSlices and Configurations that are created from these.
 func TestTheListsOfConsumersAreBounded(t *testing.T) {
 	without, plugin := unguarded(t, "liqo-broker-metadata"), guard(t)
 	slices := reflectedKinds["ShadowEndpointSlice"]
@@ -341,7 +341,7 @@ func TestTheListsOfConsumersAreBounded(t *testing.T) {
 	}
 }
 
-// tenantOf is the Tenant that liqoctl makes for a peer, as the API server has it.
+// tenantOf returns the Tenant that liqoctl creates for a peer, as the API server stores it.
 func tenantOf(changes ...func(map[string]any)) *unstructured.Unstructured {
 	o := map[string]any{
 		"apiVersion": sliceVersion.String(), "kind": "Tenant",
@@ -356,7 +356,8 @@ func tenantOf(changes ...func(map[string]any)) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: o}
 }
 
-// Administrators of this cluster end the grants of a consumer by its Tenant, which the user that peers it may write.
+// Administrators of this cluster end a consumer's grants with its Tenant. The user that peers the consumer may write
+// it, too.
 func TestAPeerStaysDrained(t *testing.T) {
 	without, plugin, tenants := unguarded(t, "liqo-broker-tenants", "liqo-broker-deletions"), guard(t), sliceVersion.WithResource("tenants")
 	drained, tolerant := set("Drained", "spec", "tenantCondition"), set("TolerateNoHandshake", "spec", "authzPolicy")
@@ -400,7 +401,8 @@ func TestAPeerStaysDrained(t *testing.T) {
 	requireRefusal(t, remove(t, plugin, thePeeringUser, tenants, tenantOf(), metav1.DeleteOptions{}), "")
 }
 
-// What this cluster sends to a provider is in the tenant namespace of that peer, which may be a consumer, too.
+// The objects that this cluster sends to a provider are in that peer's tenant namespace. The peer may also be a
+// consumer.
 func TestPeersDeleteOnlyWhatTheySent(t *testing.T) {
 	without, plugin := unguarded(t, "liqo-broker-deletions"), guard(t)
 	ours := namespaceMap(set(map[string]any{"liqo.io/replication": "true", "liqo.io/remote-cluster-id": "c1"}, "metadata", "labels"))

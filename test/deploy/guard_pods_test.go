@@ -38,7 +38,7 @@ import (
 	podwebhook "github.com/liqotech/liqo/pkg/webhooks/pod"
 )
 
-// The API server refuses a policy whose expressions it cannot compile, or that could cost too much.
+// The API server rejects a policy whose expressions do not compile or could cost too much.
 func TestPoliciesAreValid(t *testing.T) {
 	count := 0
 	for _, o := range rendered(t, All) {
@@ -55,7 +55,7 @@ func TestPoliciesAreValid(t *testing.T) {
 	require.Positive(t, count)
 }
 
-// at is a pod of a consumer as its API server has it: with the defaults, with what admission adds, and bound.
+// at returns a consumer's pod as its API server stores it: with defaults, with the changes of admission, and bound.
 func at(change ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "1", Labels: map[string]string{"app": "web"}},
@@ -91,7 +91,8 @@ func at(change ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-// forwarded is the ShadowPod that Liqo's virtual kubelet makes of a pod, with everything that a VirtualNode may add.
+// forwarded returns the ShadowPod that Liqo's virtual kubelet creates for a pod, with everything that a VirtualNode may
+// add.
 func forwarded(pod *corev1.Pod) *offloadingv1beta1.ShadowPod {
 	forge.Init("c1", "broker", "broker", "10.0.0.1")
 	opts := forge.NewForgingOpts(&offloadingv1beta1.OffloadingPatch{
@@ -113,14 +114,14 @@ func forwarded(pod *corev1.Pod) *offloadingv1beta1.ShadowPod {
 	return shadow
 }
 
-// made is the pod that Liqo's controller makes of a ShadowPod, and, if the namespace is offloaded by that strategy, what
-// Liqo's webhook makes of the pod.
+// made returns the pod that Liqo's controller creates from a ShadowPod. If the namespace is offloaded with that
+// strategy, Liqo's webhook has changed the pod.
 func made(t *testing.T, shadow *offloadingv1beta1.ShadowPod, strategy offloadingv1beta1.PodOffloadingStrategyType) *corev1.Pod {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	require.NoError(t, clientgoscheme.AddToScheme(scheme))
 	require.NoError(t, offloadingv1beta1.AddToScheme(scheme))
-	// As the broker wants it (pkg/offloading).
+	// As the broker writes it (pkg/offloading).
 	offloading := &offloadingv1beta1.NamespaceOffloading{
 		ObjectMeta: metav1.ObjectMeta{Name: "offloading", Namespace: shadow.Namespace},
 		Spec: offloadingv1beta1.NamespaceOffloadingSpec{
@@ -154,7 +155,7 @@ func made(t *testing.T, shadow *offloadingv1beta1.ShadowPod, strategy offloading
 	return pod
 }
 
-// raw is an object as the API server shows it to policies.
+// raw returns an object as policies see it in the API server.
 func raw(t *testing.T, o runtime.Object) *unstructured.Unstructured {
 	t.Helper()
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
@@ -215,7 +216,7 @@ func TestPodsOfConsumersRunOnVirtualNodesOnly(t *testing.T) {
 		"on the broker's node":                    made(t, in(offloaded, bound("liqo-broker")), remote),
 		"which says itself what the webhook does": made(t, in(offloaded, alternatives(term(corev1.NodeSelectorOpExists), virtual)), remote),
 		"of Liqo's runtime class": made(t, in(offloaded, func(s *corev1.PodSpec) {
-			// The admission plugin RuntimeClass adds what the class says.
+			// The admission plugin RuntimeClass adds the fields of the class.
 			s.RuntimeClassName, s.NodeSelector = ptr.To("liqo"), map[string]string{"liqo.io/type": "virtual-node"}
 		}), remote),
 		"of this cluster": {
@@ -283,9 +284,9 @@ func TestShadowPodsDecideNothingAboutTheirNodes(t *testing.T) {
 	}
 }
 
-// The API server is not to be kept busy by what a policy goes through.
+// A policy must not keep the API server busy with long lists that it iterates over.
 func TestWhatTakesLongToGoThroughIsRefused(t *testing.T) {
-	plugin := unguarded(t, "liqo-broker-labels", "liqo-broker-metadata") // Which bound annotations, too.
+	plugin := unguarded(t, "liqo-broker-labels", "liqo-broker-metadata") // These bound annotations, too.
 	const tooLarge = "a ShadowPod may have 100 containers"
 	for name, tc := range map[string]struct {
 		count   int
@@ -369,7 +370,7 @@ func projectFile(s *offloadingv1beta1.ShadowPod, i int) {
 	})
 }
 
-// repelled changes the anti-affinity of a pod.
+// repelled returns a change of a pod's anti-affinity.
 func repelled(change func(a *corev1.PodAntiAffinity)) func(*corev1.PodSpec) {
 	return func(s *corev1.PodSpec) {
 		if s.Affinity == nil {
@@ -432,7 +433,7 @@ func TestShadowPodsKeepNoPodsOfOthersAway(t *testing.T) {
 	}
 }
 
-// What a pod requests, its containers request, each by itself.
+// A ShadowPod requests resources for its single containers, not for the pod as a whole.
 func TestShadowPodsRequestByTheirContainersOnly(t *testing.T) {
 	plugin, without := guard(t), unguarded(t, "liqo-broker-shadowpods")
 	amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("400")}
@@ -452,7 +453,7 @@ func TestShadowPodsRequestByTheirContainersOnly(t *testing.T) {
 	}
 }
 
-// with returns the map, with the key.
+// with returns the map with the key added.
 func with(m map[string]string, key string) map[string]string {
 	if m == nil {
 		m = map[string]string{}
@@ -461,7 +462,7 @@ func with(m map[string]string, key string) map[string]string {
 	return m
 }
 
-// The cases are those by which Kubernetes tests its own Pod Security Admission.
+// The cases are Kubernetes' own tests of Pod Security Admission.
 func TestShadowPodsAreBoundByTheLevelBaseline(t *testing.T) {
 	plugin := guard(t)
 	fixtures := filepath.Join(moduleDir(t, "k8s.io/pod-security-admission"), "test", "testdata", "baseline", "v1."+minor)

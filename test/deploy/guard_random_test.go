@@ -18,7 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// mutator changes objects at random, so that each field keeps its type: the API server refuses other types before admission.
+// mutator changes objects at random but keeps the type of each field: the API server rejects other types before
+// admission.
 type mutator struct{ *rand.Rand }
 
 func (m mutator) text() string {
@@ -29,7 +30,7 @@ func (m mutator) text() string {
 	}[m.IntN(14)]
 }
 
-// key is of a label or an annotation, or of a resource.
+// key returns a random key of a label, an annotation or a resource.
 func (m mutator) key() string {
 	return [...]string{
 		"liqo.io/nonce", "liqo.io/webhook", "brokering.liqo.io/virtual-node", "brokering.liqo.io/filter", "example.org/a", "cpu",
@@ -82,7 +83,7 @@ func (m mutator) fields(v map[string]any) any {
 	return changed
 }
 
-// metadata sets what a client may set of each object.
+// metadata sets random values in the metadata that a client may set.
 func (m mutator) metadata(o *unstructured.Unstructured) {
 	switch m.IntN(8) {
 	case 0:
@@ -103,7 +104,7 @@ func (m mutator) metadata(o *unstructured.Unstructured) {
 	}
 }
 
-// broken is what an admitted object must not be, by rules that are written here once more.
+// broken returns why an object must not have been admitted, by rules that are written here a second time; "" if it may.
 func broken(o *unstructured.Unstructured) string {
 	annotations := 0
 	for key, value := range o.GetAnnotations() {
@@ -131,7 +132,7 @@ func broken(o *unstructured.Unstructured) string {
 	return brokenPod(o)
 }
 
-// brokenPod is what the containers of an admitted ShadowPod must not ask for.
+// brokenPod returns why a ShadowPod must not have been admitted with its containers; "" if it may.
 func brokenPod(o *unstructured.Unstructured) string {
 	texts := 0
 	for _, field := range []string{"containers", "initContainers"} {
@@ -162,7 +163,7 @@ func brokenPod(o *unstructured.Unstructured) string {
 	return ""
 }
 
-// number reads a number from the environment: WRITES is how many writes are tried, SEED which ones.
+// number reads a number from the environment: WRITES is the number of writes, SEED the seed that determines them.
 func number(t *testing.T, name string, otherwise int) int {
 	t.Helper()
 	text := os.Getenv(name)
@@ -174,7 +175,8 @@ func number(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// Each party writes objects that are changed at random. Whatever is admitted keeps the bounds, and no write keeps the API server busy.
+// Each party writes randomly changed objects. Every admitted object respects the bounds, and no write keeps the API
+// server busy.
 func TestRandomWritesStayWithinTheBounds(t *testing.T) {
 	plugin, parties := guard(t), written(t)
 	for kind, p := range parties {
@@ -191,7 +193,7 @@ func TestRandomWritesStayWithinTheBounds(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	for i := range number(t, "WRITES", 150) {
-		m := mutator{rand.New(rand.NewPCG(uint64(seed), uint64(i)))} // The same each time.
+		m := mutator{rand.New(rand.NewPCG(uint64(seed), uint64(i)))} // Reproducible.
 		p := parties[kinds[m.IntN(len(kinds))]]
 		o := p.o.DeepCopy()
 		for range 1 + m.IntN(3) {

@@ -11,8 +11,9 @@ import (
 	"github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication/forge"
 )
 
-// created is a slice as the replicator of a consumer creates it: what liqoctl makes in the consumer, with the labels of the
-// replica. Liqo's controller adds the consumer's id and the request later (localresourceslice-controller).
+// created returns a slice as a consumer's replicator creates it: the slice that liqoctl creates in the consumer, with
+// the labels of the replica. Liqo's controller adds the consumer's id and the request later
+// (localresourceslice-controller).
 func created(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	local := forge.ResourceSlice("s", tenantNamespace)
@@ -24,7 +25,7 @@ func created(t *testing.T) *unstructured.Unstructured {
 	return replica
 }
 
-// sent is a slice that this cluster sends to a cluster, which is the consumer, if that is a provider as well.
+// sent returns a slice that this cluster sends to a cluster. That cluster is the consumer, if it is also a provider.
 func sent(to string, changes ...func(map[string]any)) *unstructured.Unstructured {
 	return slice(append([]func(map[string]any){
 		set(map[string]any{"liqo.io/replication": "true", "liqo.io/remote-cluster-id": to, "liqo.io/remoteID": to}, "metadata", "labels"),
@@ -33,7 +34,7 @@ func sent(to string, changes ...func(map[string]any)) *unstructured.Unstructured
 	}, changes...)...)
 }
 
-// renew is a Renew as the replicator of a consumer creates it (localrenewer-controller).
+// renew returns a Renew as a consumer's replicator creates it (localrenewer-controller).
 func renew(t *testing.T, changes ...func(map[string]any)) *unstructured.Unstructured {
 	t.Helper()
 	local := &authv1beta1.Renew{Spec: authv1beta1.RenewSpec{
@@ -56,7 +57,7 @@ func TestConsumersWriteReplicasOnly(t *testing.T) {
 		another   = "a consumer may write only its own id to spec.consumerClusterID"
 	)
 	signed := set("eA==", "status", "authParams", "signedCRT")
-	// Of the grant the policy liqo-broker-offers decides, which has another message.
+	// The grant is checked by the policy liqo-broker-offers, which has a different message.
 	accepted := conditions(condition("Authentication", "Accepted"), condition("Resources", "Accepted"))
 	moved := labelled("liqo.io/remoteID", "p2")
 	inNamespace := set(elsewhere, "metadata", "namespace")

@@ -34,7 +34,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources/quantity"
 )
 
-// Namespaces of a consumer, and who writes there.
+// Namespaces of a consumer, and the users that write there.
 const (
 	tenantNamespace = "liqo-tenant-c1"
 	arrived         = "early-c1"
@@ -48,7 +48,7 @@ const (
 	theReplicator   = "Liqo's replicator"
 )
 
-// moduleDir is where the sources of a module are.
+// moduleDir returns the directory with the sources of a module.
 func moduleDir(t *testing.T, module string) string {
 	t.Helper()
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
@@ -56,7 +56,7 @@ func moduleDir(t *testing.T, module string) string {
 	return strings.TrimSpace(string(dir))
 }
 
-// liqoRole are the rules of one of the ClusterRoles that Liqo comes with.
+// liqoRole returns the rules of one of Liqo's ClusterRoles.
 func liqoRole(t *testing.T, name string) []rbacv1.PolicyRule {
 	t.Helper()
 	dir := moduleDir(t, "github.com/liqotech/liqo")
@@ -68,7 +68,7 @@ func liqoRole(t *testing.T, name string) []rbacv1.PolicyRule {
 	return role.Rules
 }
 
-// rights are what users may do everywhere, and in the consumer's namespace.
+// rights are the permissions of users in all namespaces, and in the consumer's namespace.
 type rights struct {
 	everywhere, there map[string][]rbacv1.PolicyRule
 }
@@ -81,13 +81,14 @@ func (r rights) Authorize(_ context.Context, a authorizer.Attributes) (authorize
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-// groups are those of the certificates that the peering gives to a consumer: of its control plane, of who peers it, and of
-// its virtual kubelet.
+// groups are the groups in the certificates that peering gives to a consumer: to its control plane, to the user that
+// peers it, and to its virtual kubelet.
 var groups = map[string][]string{
 	theConsumer: {"liqo.io"}, thePeeringUser: {"liqo.io"}, theKubelet: {"c1"},
 }
 
-// namespaces are a tenant namespace, one of that consumer as it was made, one that is offloaded, and one without a consumer.
+// namespaces returns a tenant namespace, a namespace that was created for that consumer, an offloaded one, and one
+// without a consumer.
 func namespaces() []runtime.Object {
 	named := func(name string, labels map[string]string) runtime.Object {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
@@ -100,13 +101,13 @@ func namespaces() []runtime.Object {
 	}
 }
 
-// guard is Kubernetes' own admission by the policies of deploy/, without an API server.
+// guard returns Kubernetes' admission plugin with the policies of deploy/, without an API server.
 func guard(t *testing.T) *validating.Plugin {
 	t.Helper()
 	return guardOf(t, rendered(t, All))
 }
 
-// guardWith is what it is with a value of the chart.
+// guardWith returns it with the policies that the chart renders with one value.
 func guardWith(t *testing.T, key string, value any) *validating.Plugin {
 	t.Helper()
 	values := Values(All)
@@ -116,7 +117,7 @@ func guardWith(t *testing.T, key string, value any) *validating.Plugin {
 	return guardOf(t, objects)
 }
 
-// unguarded is what it would be without some of the policies.
+// unguarded returns it without some of the policies.
 func unguarded(t *testing.T, policies ...string) *validating.Plugin {
 	t.Helper()
 	objects := rendered(t, All)
@@ -188,7 +189,7 @@ func remove(t *testing.T, plugin *validating.Plugin, who string, resource schema
 	return plugin.Validate(t.Context(), attributes, admission.NewObjectInterfacesFromScheme(runtime.NewScheme()))
 }
 
-// requireRefusal requires an error with the reason because, or none if that is empty.
+// requireRefusal requires an error that contains because, or no error if because is empty.
 func requireRefusal(t *testing.T, err error, because string) {
 	t.Helper()
 	if because == "" {
@@ -201,7 +202,7 @@ func requireRefusal(t *testing.T, err error, because string) {
 
 var sliceVersion = schema.GroupVersion{Group: "authentication.liqo.io", Version: "v1beta1"}
 
-// replicated are the labels of an object that the replicator of the consumer writes in the broker's cluster
+// replicated returns the labels of an object that the consumer's replicator writes in the broker's cluster
 // (mutateLabelsForRemote in internal/crdReplicator/reflection/handler.go of Liqo v1.2.0).
 func replicated() map[string]any {
 	return map[string]any{
@@ -210,7 +211,7 @@ func replicated() map[string]any {
 	}
 }
 
-// slice is a ResourceSlice as its replica looks in the broker's cluster.
+// slice returns a ResourceSlice as its replica in the broker's cluster.
 func slice(changes ...func(o map[string]any)) *unstructured.Unstructured {
 	o := map[string]any{
 		"apiVersion": sliceVersion.String(), "kind": "ResourceSlice",
@@ -228,7 +229,7 @@ func slice(changes ...func(o map[string]any)) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: o}
 }
 
-// set sets a field, or removes it, for nil.
+// set sets a field, or removes it if value is nil.
 func set(value any, path ...string) func(map[string]any) {
 	return func(o map[string]any) {
 		if value == nil {
@@ -245,7 +246,7 @@ func condition(kind, status string) map[string]any {
 	return map[string]any{"type": kind, "status": status, "lastTransitionTime": "2026-03-01T00:00:00Z"}
 }
 
-// conditions are those of a slice.
+// conditions sets the conditions of a slice.
 func conditions(all ...map[string]any) func(map[string]any) {
 	list := make([]any, len(all))
 	for i := range all {
@@ -254,7 +255,7 @@ func conditions(all ...map[string]any) func(map[string]any) {
 	return set(list, "status", "conditions")
 }
 
-// granting is a slice to which cpu was granted.
+// granting grants cpu to a slice.
 func granting(cpu string) func(map[string]any) {
 	return func(o map[string]any) {
 		set(cpu, "status", "resources", "cpu")(o)
@@ -269,13 +270,13 @@ func ask(t *testing.T, plugin *validating.Plugin, who, subresource string, old, 
 }
 
 func TestOnlyTheBrokerGrants(t *testing.T) {
-	plugin := unguarded(t, "liqo-broker-classes", "liqo-broker-slices") // Which refuse some of this, too.
+	plugin := unguarded(t, "liqo-broker-classes", "liqo-broker-slices") // These reject some of this, too.
 	const refused = "only the broker may decide what a ResourceSlice is granted"
 	otherClass, own := set("default", "spec", "class"), set(nil, "metadata", "labels")
 	for name, tc := range map[string]struct {
 		who, subresource string
 		old, new         *unstructured.Unstructured
-		// because is part of the refusal; "" if the write is admitted.
+		// because is part of the rejection's message; "" if the write is admitted.
 		because string
 	}{
 		"a consumer asks":                              {theConsumer, "", nil, slice(), ""},
@@ -345,7 +346,7 @@ func TestQuantitiesThatTakeForeverAreRefused(t *testing.T) {
 	}
 }
 
-// named are so many resources.
+// named returns that many resources.
 func named(count int, quantity string) map[string]any {
 	all := make(map[string]any, count)
 	for i := range count {

@@ -15,7 +15,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/docs"
 )
 
-// The kustomization that people copy does what they expect of it.
+// The documented example of a kustomization has the described effect.
 func TestTheExampleOfAKustomizationWorks(t *testing.T) {
 	document, err := docs.Read("../../docs/install.md")
 	require.NoError(t, err)

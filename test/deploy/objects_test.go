@@ -21,7 +21,7 @@ import (
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 )
 
-// unusual are values that are all others than the default ones.
+// unusual are values that all differ from the defaults.
 func unusual() map[string]any {
 	process := func(more map[string]any) map[string]any {
 		maps.Copy(more, map[string]any{
@@ -67,7 +67,7 @@ func unusual() map[string]any {
 
 const digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-// everything are the objects by what they are rendered with.
+// everything returns the objects, by the values that they are rendered with.
 func everything(t *testing.T) map[string][]*unstructured.Unstructured {
 	t.Helper()
 	all := map[string][]*unstructured.Unstructured{}
@@ -93,7 +93,7 @@ func TestObjectsHaveTheirPlaceAndLabels(t *testing.T) {
 		for _, o := range objects {
 			assert.Equal(t, slices.Contains(ofCluster, o.GetKind()), o.GetNamespace() == "", "%s: %s", name, identity(o))
 			switch o.GetKind() {
-			case "CustomResourceDefinition", "VkOptionsTemplate": // Made from the API; Liqo's.
+			case "CustomResourceDefinition", "VkOptionsTemplate": // Generated from the API; Liqo's.
 			default:
 				assert.Equal(t, "liqo-broker-vk", o.GetLabels()["app.kubernetes.io/name"], "%s: %s", name, identity(o))
 				assert.NotEmpty(t, o.GetLabels()["app.kubernetes.io/component"], "%s: %s", name, identity(o))
@@ -120,7 +120,7 @@ func TestObjectsHaveNoUnknownFields(t *testing.T) {
 	}
 }
 
-// deployments are the Deployments among objects.
+// deployments returns the Deployments among the objects.
 func deployments(t *testing.T, objects []*unstructured.Unstructured) []*appsv1.Deployment {
 	t.Helper()
 	var all []*appsv1.Deployment
@@ -171,7 +171,7 @@ func TestPodsPassTheRestrictedLevel(t *testing.T) {
 	}
 }
 
-// of are the containers' ports, of pods that a selector selects, by their names.
+// of returns the container ports, by name, of the pods that a selector selects.
 func of(t *testing.T, objects []*unstructured.Unstructured, selector labels.Selector) map[string]int32 {
 	t.Helper()
 	ports := map[string]int32{}
@@ -230,7 +230,8 @@ func TestServicesLeadToThePortsOfTheirName(t *testing.T) {
 	}
 }
 
-// admitted are the ports that NetworkPolicies let everybody in by, and those for the pods of the cluster.
+// admitted returns the ports that NetworkPolicies open to all sources, and the ports that they open to the cluster's
+// pods.
 func admitted(t *testing.T, objects []*unstructured.Unstructured) (everybody, cluster []string) {
 	t.Helper()
 	for _, o := range objects {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/component-helpers/auth/rbac/validation"
 )
 
-// right is a rule of one verb on one resource.
+// right returns a rule with one verb on one resource.
 func right(verb, group, resource string, names ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{Verbs: []string{verb}, APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names}
 }
@@ -25,7 +25,7 @@ func granted(t *testing.T, objects []*unstructured.Unstructured, needed rbacv1.P
 	return covered
 }
 
-// brokerRules are the rules of the broker everywhere: of its role, and of the one that comes with the guard.
+// brokerRules returns the broker's cluster-wide rules: from its role, and from the role that comes with the guard.
 func brokerRules(t *testing.T, objects []*unstructured.Unstructured) []rbacv1.PolicyRule {
 	t.Helper()
 	var rules []rbacv1.PolicyRule
@@ -37,11 +37,11 @@ func brokerRules(t *testing.T, objects []*unstructured.Unstructured) []rbacv1.Po
 
 const guardRole = "liqo-broker-vk-guard"
 
-// check finds what a policy asks the authorizer.
+// check finds the permissions that a policy asks the authorizer for.
 var check = regexp.MustCompile(`authorizer\.group\('([^']*)'\)\.resource\('([^']*)'\)(?:\.subresource\('([^']*)'\))?[^&|]*?\.check\('([^']*)'\)`)
 
-// The order of an upgrade does not matter: the rights are in the file of the policies. No audit log shows these questions,
-// because the API server asks itself.
+// The rights are in the same file as the policies, so the order of an upgrade does not matter. Audit logs do not show
+// these checks, because the API server performs them itself.
 func TestTheGuardGrantsWhatItsPoliciesAskFor(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/guard.yaml")
 	require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestTheGuardGrantsWhatItsPoliciesAskFor(t *testing.T) {
 				continue
 			}
 			asked++
-			// What else is asked for is what others are let in by.
+			// An expression may have further checks, by which other users are admitted.
 			assert.True(t, slices.ContainsFunc(questions, func(found []string) bool {
 				resource := found[2]
 				if found[3] != "" {
@@ -76,10 +76,10 @@ func TestTheGuardGrantsWhatItsPoliciesAskFor(t *testing.T) {
 	require.Len(t, used, len(rules), "no rule that no policy asks for")
 }
 
-// Rights that are used when something goes wrong, or where the API server is set up otherwise than in the sandbox.
+// Rights that are used only in failures, or with API servers that are configured differently from the sandbox's.
 func TestTheBrokerHasTheRightsThatItRarelyNeeds(t *testing.T) {
-	// The admission plugin OwnerReferencesPermissionEnforcement wants who changes the owners of an object to be able to
-	// delete it (plugin/pkg/admission/gc in Kubernetes).
+	// The admission plugin OwnerReferencesPermissionEnforcement requires that a user that changes the owners of an
+	// object may delete it (plugin/pkg/admission/gc in Kubernetes).
 	for name, needed := range map[string]rbacv1.PolicyRule{
 		"another owner of the Node":                  right("delete", "", "nodes", "liqo-broker"),
 		"other owners of the IP of an endpoint":      right("delete", "ipam.liqo.io", "ips"),

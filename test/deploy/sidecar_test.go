@@ -10,7 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// The catalog as a sidecar is the container of its own pods in those of the broker, with the account of the broker.
+// As a sidecar, the catalog is the same container as in its own pods, but in the broker's pods, with the broker's
+// account.
 func TestTheCatalogAsASidecar(t *testing.T) {
 	own, objects := rendered(t, All), rendered(t, Sidecar)
 	for _, gone := range []string{"Deployment", "ServiceAccount", "PodDisruptionBudget", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
@@ -32,7 +33,7 @@ func TestTheCatalogAsASidecar(t *testing.T) {
 		}
 	}
 
-	// The account has the rights of both, by the roles of both.
+	// The account has the rights of both, through the roles of both.
 	for _, o := range objects {
 		switch o.GetKind() {
 		case "ClusterRoleBinding":
@@ -50,7 +51,7 @@ func TestTheCatalogAsASidecar(t *testing.T) {
 	require.Equal(t, find[rbacv1.ClusterRole](t, own, "ClusterRole", "liqo-broker-vk-catalog"), find[rbacv1.ClusterRole](t, objects, "ClusterRole", "liqo-broker-vk-catalog"))
 }
 
-// Volumes of the catalog are in the pods that it runs in.
+// The catalog's volumes are in the pods that it runs in.
 func TestTheSidecarHasItsVolumes(t *testing.T) {
 	values := Values(Sidecar)
 	values["catalog"] = map[string]any{

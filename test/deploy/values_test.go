@@ -23,7 +23,7 @@ import (
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
-	required "github.com/capacitorset/liqo-broker-vk/pkg/admission"
+	"github.com/capacitorset/liqo-broker-vk/pkg/admission"
 )
 
 func TestHelmLintFindsNothing(t *testing.T) {
@@ -152,8 +152,8 @@ func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
-// Every default is in values.yaml, and nothing else: the schema refuses the rest, so what it has and they have is the
-// same.
+// Every default is in values.yaml, and nothing else. The schema rejects all other keys, so values.yaml and the schema
+// have the same keys.
 func TestSchemaAndValuesHaveTheSameKeys(t *testing.T) {
 	var schema map[string]any
 	text, err := os.ReadFile(filepath.Join(here.chart(), "values.schema.json"))
@@ -238,7 +238,7 @@ func TestUnusualValuesAreFollowed(t *testing.T) {
 	require.True(t, has(objects, "ConfigMap", "liqo-broker-dashboard"))
 }
 
-// TestTheSecretOfTheCatalogHasNoData keeps upgrades from replacing the certificate.
+// TestTheSecretOfTheCatalogHasNoData prevents an upgrade from replacing the certificate.
 func TestTheSecretOfTheCatalogHasNoData(t *testing.T) {
 	objects := rendered(t, Catalog)
 	secret := find[corev1.Secret](t, objects, "Secret", "liqo-broker-catalog")
@@ -303,7 +303,7 @@ func TestEverythingIsForTheNamespaceOfTheRelease(t *testing.T) {
 	assert.Equal(t, 2, accounts, "the policies of the broker and of the catalog")
 }
 
-// YAML takes 0815 for a number and on for true.
+// YAML parses 0815 as a number and on as true.
 func TestNamesThatLookLikeSomethingElseAreNames(t *testing.T) {
 	values := Values(All)
 	values["image"] = map[string]any{"pullSecrets": []any{"0815"}}
@@ -331,7 +331,8 @@ func TestNamesThatLookLikeSomethingElseAreNames(t *testing.T) {
 	assert.Equal(t, "1e3", catalog.Volumes[0].Secret.SecretName)
 }
 
-// Helm deletes neither what every ProviderCluster would go with, nor what pods and offers are guarded by.
+// Helm does not delete the CRDs, with which all ProviderClusters would be deleted, nor the policies that guard pods and
+// offers.
 func TestCRDsAndGuardOutliveARelease(t *testing.T) {
 	kept, policies := 0, guardPolicies(t)
 	for _, o := range rendered(t, All) {
@@ -343,15 +344,15 @@ func TestCRDsAndGuardOutliveARelease(t *testing.T) {
 	require.Equal(t, 3+2*len(policies), kept)
 }
 
-// guardPolicies are those that the broker requires of the guard of this version.
+// guardPolicies returns the policies that the broker requires from the guard of this version.
 func guardPolicies(t *testing.T) []string {
 	t.Helper()
 	policy := find[admissionregistrationv1.ValidatingAdmissionPolicy](t, rendered(t, All), "ValidatingAdmissionPolicy",
 		"liqo-broker-assignments")
-	return append(required.Policies(), strings.Split(policy.Annotations[required.PoliciesAnnotation], ",")...)
+	return append(admission.Policies(), strings.Split(policy.Annotations[admission.PoliciesAnnotation], ",")...)
 }
 
-// The broker does nothing while one of them is missing.
+// The broker does nothing while one of these policies is missing.
 func TestTheBrokerRequiresTheGuard(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/kustomize/base/guard.yaml")
 	require.NoError(t, err)

@@ -12,17 +12,18 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// party is an identity that a peer has in the broker's cluster, and the role that Liqo binds it to.
+// party is an identity of a peer in the broker's cluster, and the role that Liqo binds to it.
 type party struct {
 	title, role, where string
-	// bounds has, of each resource that it may write, how large and how many an object is, and what it costs this cluster.
+	// bounds answers three questions for each resource that it may write: how large an object is, how many there are,
+	// and which resources of this cluster they use.
 	bounds map[string]bound
 }
 
 type bound struct{ large, many, cost string }
 
-// parties are all that Liqo gives rights to write to. A resource that a role has and that is not here fails the test: who adds it
-// answers the three questions.
+// parties returns all identities to which Liqo gives write access. The test fails for a resource that a role has and
+// that is missing here: the change that adds it must answer the three questions.
 func parties() []party {
 	const (
 		bySpec, unbounded, byQuota = "16 KiB of annotations; ", "not bounded; [a quota](install.md#bound-the-number-of-objects-of-a-consumer)", "quota of Liqo, where pods are in it"
@@ -62,13 +63,13 @@ func parties() []party {
 	}
 }
 
-// operations are those that admission sees for a verb.
+// operations maps verbs to the operations of admission.
 var operations = map[string]admissionregistrationv1.OperationType{
 	"create": admissionregistrationv1.Create, "update": admissionregistrationv1.Update, "patch": admissionregistrationv1.Update,
 	"delete": admissionregistrationv1.Delete, "deletecollection": admissionregistrationv1.Delete,
 }
 
-// policiesFor are the policies that see an operation on a resource, without their common prefix.
+// policiesFor returns the policies that match an operation on a resource, without their common prefix.
 func policiesFor(t *testing.T, group, resource string, operation admissionregistrationv1.OperationType) []string {
 	t.Helper()
 	objects := rendered(t, All)
@@ -89,7 +90,7 @@ func policiesFor(t *testing.T, group, resource string, operation admissionregist
 	return names
 }
 
-// verbsOf are the verbs of a role that write a resource, and its group.
+// verbsOf returns the resources of a role, their groups, and the verbs that write them.
 func verbsOf(rules []rbacv1.PolicyRule) (resources []string, verbs map[string][]string, groups map[string]string) {
 	verbs, groups = map[string][]string{}, map[string]string{}
 	for _, rule := range rules {
@@ -109,7 +110,7 @@ func verbsOf(rules []rbacv1.PolicyRule) (resources []string, verbs map[string][]
 	return resources, verbs, groups
 }
 
-// Who adds a right, or takes a policy away, sees here what bounds what is written.
+// A change that adds a right or removes a policy must state here what bounds the written objects.
 func TestEachWriteOfAPeerHasItsBound(t *testing.T) {
 	const begin, end = "<!-- written by go test ./deploy/ with UPDATE=1 -->\n", "<!-- end -->\n"
 	var table strings.Builder

@@ -16,12 +16,12 @@ import (
 //go:embed uses.json
 var usesJSON []byte
 
-// asked are the labels that are asked for, by component and metric.
+// asked are the labels that queries use, by component and metric.
 type asked map[string]map[string][]string
 
-// uses are the metrics and labels in queries.
+// uses are the metrics and labels that queries use.
 type uses struct {
-	// Asked is what the rules and the dashboard ask for, Examples what docs/metrics.md shows.
+	// Asked is for the rules and the dashboard, Examples for docs/metrics.md.
 	Asked    asked `json:"asked"`
 	Examples asked `json:"examples"`
 }
@@ -34,10 +34,10 @@ func loadUses() (uses, error) {
 	return u, nil
 }
 
-// Check compares scrapes with docs/metrics.md, whose path it is given, and with what the rules and the dashboard ask for.
-// Scrapes are the texts of /metrics, one for each process, by component: Broker, VirtualKubelet, Catalog. What one replica
-// lacks another may have; a component without scrapes is not looked at. Metrics in quiet may be missing: they are there
-// only after something that has not happened. All faults are joined in the error.
+// Check compares scrapes with docs/metrics.md, whose path is document, and with the queries of the rules and the
+// dashboard. scrapes has the texts of /metrics, one for each process, by component: Broker, VirtualKubelet, Catalog. A
+// metric of any replica counts for its component. Components without scrapes are skipped. Metrics in quiet may be
+// missing: they exist only after an event that has not happened. The error joins all faults.
 func Check(document string, scrapes map[string][]string, quiet ...string) error {
 	documented, err := readDocument(document)
 	if err != nil {
@@ -71,7 +71,7 @@ func readDocument(path string) (document, error) {
 	return d, nil
 }
 
-// merged is what the processes of a component show together.
+// merged returns the metrics of all processes of a component.
 func merged(scrapes []string) (map[string]metric, error) {
 	shown := map[string]metric{}
 	for _, scrape := range scrapes {
@@ -87,7 +87,7 @@ func merged(scrapes []string) (map[string]metric, error) {
 	return shown, nil
 }
 
-// missing are the metrics and labels that are asked for and not shown.
+// missing returns an error for each metric or label that queries use and the component does not show.
 func missing(component string, asked map[string][]string, shown map[string]metric, quiet []string) []error {
 	var faults []error
 	for _, name := range slices.Sorted(maps.Keys(asked)) {

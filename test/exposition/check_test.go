@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Rules, dashboard and examples ask for what is documented, which is what is registered (document_test.go).
+// Rules, dashboard and examples use only documented metrics. document_test.go compares these with the registered ones.
 func TestOnlyWhatExistsIsAskedFor(t *testing.T) {
 	uses, err := loadUses()
 	require.NoError(t, err)
@@ -29,7 +29,7 @@ func TestOnlyWhatExistsIsAskedFor(t *testing.T) {
 	}
 }
 
-// libraryMetrics are those that RegisterMetrics does not register.
+// libraryMetrics returns the metrics that RegisterMetrics does not register.
 func libraryMetrics(t *testing.T) []string {
 	t.Helper()
 	var names []string

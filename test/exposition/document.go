@@ -10,9 +10,9 @@ import (
 
 // document is the content of docs/metrics.md.
 type document struct {
-	// components have the metrics of each component, by name.
+	// components has the metrics of each component, by name.
 	components map[string]map[string]metric
-	// libraries are those metrics of libraries that are named, by name; families the beginnings of the names of the rest.
+	// libraries has the listed metrics of libraries, by name; families has the prefixes of all others.
 	libraries map[string]metric
 	families  []string
 }
@@ -25,11 +25,11 @@ var (
 	family    = regexp.MustCompile("`([a-z_]+_)\\*`")
 )
 
-// ofLibraries is the heading above what is not ours.
+// ofLibraries is the heading above the metrics of libraries.
 const ofLibraries = "From the libraries"
 
-// parseDocument reads docs/metrics.md: a table of metrics in every section that begins with "Job `…`", and one of those
-// of libraries.
+// parseDocument reads docs/metrics.md: a table of metrics in every section whose heading begins with "Job `…`", and a
+// table of the metrics of libraries.
 func parseDocument(text string) (document, error) {
 	d := document{components: map[string]map[string]metric{}, libraries: map[string]metric{}}
 	section, job := "", ""

@@ -21,7 +21,7 @@ func documented(t *testing.T) document {
 	return d
 }
 
-// registered is what a component shows, as text and parsed.
+// registered returns the metrics of a component, as text and parsed.
 func registered(t *testing.T, component string) (string, map[string]metric) {
 	t.Helper()
 	text, err := expose(registrations()[component])
@@ -49,7 +49,7 @@ func TestMetricsAreAsPrometheusWantsThem(t *testing.T) {
 		problems, err := promlint.New(strings.NewReader(text)).Lint()
 		require.NoError(t, err)
 		for _, problem := range problems {
-			// Liqo calls these so, and so does everybody's dashboard of Liqo.
+			// These are Liqo's names, which all dashboards for Liqo use.
 			if !strings.HasPrefix(problem.Metric, "liqo_virtual_kubelet_reflection_") {
 				assert.Fail(t, problem.Text, "%s: %s", component, problem.Metric)
 			}
@@ -57,7 +57,7 @@ func TestMetricsAreAsPrometheusWantsThem(t *testing.T) {
 	}
 }
 
-// An unbounded set must not be the values of a label: consumers create pods and namespaces.
+// Consumers create pods and namespaces, so these must not be values of a label: their number is unbounded.
 func TestLabelsAreBounded(t *testing.T) {
 	for component := range registrations() {
 		_, metrics := registered(t, component)
@@ -72,7 +72,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	}
 }
 
-// The libraries' are asked too: an upgrade may rename what our rules go by.
+// The metrics of libraries are checked, too: an upgrade may rename metrics that our rules use.
 func TestMetricsOfLibrariesExist(t *testing.T) {
 	global, ok := crmetrics.Registry.(prometheus.Collector)
 	require.True(t, ok)

@@ -12,19 +12,19 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// The components, as docs/metrics.md, the rules and the dashboard call them: the values of the label job.
+// The components, as docs/metrics.md, the rules and the dashboard name them: the values of the label job.
 const (
 	Broker         = "liqo-broker"
 	VirtualKubelet = "liqo-virtual-kubelet"
 	Catalog        = "liqo-broker-catalog"
 )
 
-// metric is what there is to know of a metric without its values.
+// metric is the description of a metric, without its values.
 type metric struct {
 	name string
 	// kind is counter, gauge, histogram or summary.
 	kind string
-	// labels are sorted; le of a histogram and quantile of a summary are not among them.
+	// labels are sorted. They do not include le of a histogram and quantile of a summary.
 	labels []string
 	help   string
 }

@@ -21,7 +21,7 @@ import (
 	vkforge "github.com/liqotech/liqo/pkg/vkMachinery/forge"
 )
 
-// read returns the objects of a kind, in a file below deploy/, by name. Fields that the kind does not have are a fault.
+// read returns the objects of a kind in a file below deploy/, by name. Unknown fields are an error.
 func read[T any](t *testing.T, file, kind string) map[string]*T {
 	t.Helper()
 	text, err := os.ReadFile("../../deploy/" + file)
@@ -53,7 +53,7 @@ func matches(t *testing.T, selector metav1.LabelSelector, of map[string]string) 
 	return parsed.Matches(labels.Set(of))
 }
 
-// portOf is the port of that name, in a pod.
+// portOf returns the number of a pod's port with that name.
 func portOf(pod *corev1.PodSpec, name string) int32 {
 	for _, container := range pod.Containers {
 		for _, port := range container.Ports {

@@ -22,7 +22,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/process"
 )
 
-// registrations are how the components register their metrics.
+// registrations returns the functions with which the components register their metrics.
 func registrations() map[string]func(prometheus.Registerer) error {
 	return map[string]func(prometheus.Registerer) error{
 		Broker: registerBroker, VirtualKubelet: registerVirtualKubelet,
@@ -32,14 +32,14 @@ func registrations() map[string]func(prometheus.Registerer) error {
 	}
 }
 
-// registerBroker registers the metrics of a broker that has not begun.
+// registerBroker registers the metrics of a broker that does not run.
 func registerBroker(registry prometheus.Registerer) error {
 	known := state.New(state.Config{})
 	_, err := broker.NewMetrics(registry, known, nil, &requeue.Queue{}, providers.New(providers.Config{State: known}))
 	return err
 }
 
-// registerVirtualKubelet registers the metrics of a virtual kubelet that has not begun.
+// registerVirtualKubelet registers the metrics of a virtual kubelet that does not run.
 func registerVirtualKubelet(registry prometheus.Registerer) error {
 	if _, err := provider.NewMetrics(registry, ipam.NewClient(ipam.ClientConfig{})); err != nil {
 		return err
@@ -47,8 +47,8 @@ func registerVirtualKubelet(registry prometheus.Registerer) error {
 	return errors.Join(registry.Register(provider.PodsMetric(func() int { return 0 })), registry.Register(process.UnknownMetric(nil)))
 }
 
-// expose is the exposition of everything that register registers, with a value even of those metrics that have none
-// before something happens.
+// expose returns the exposition of all metrics that register registers. Metrics that have no value before an event get
+// one, too.
 func expose(register func(prometheus.Registerer) error) (string, error) {
 	registry := prometheus.NewPedanticRegistry()
 	if err := register(filling{registry}); err != nil {
@@ -67,7 +67,7 @@ func expose(register func(prometheus.Registerer) error) (string, error) {
 	return text.String(), nil
 }
 
-// filling is a registerer that has each vector of metrics make one.
+// filling is a registerer that creates one metric in each vector.
 type filling struct{ *prometheus.Registry }
 
 // MustRegister implements prometheus.Registerer.
@@ -111,7 +111,7 @@ func empty(c prometheus.Collector) bool {
 	return len(metrics) == 0
 }
 
-// described has one metric for each description of a collector that makes its metrics when they are collected.
+// described collects one metric for each description of a collector that creates its metrics on collection.
 type described struct{ prometheus.Collector }
 
 // Collect implements prometheus.Collector.
@@ -129,10 +129,10 @@ func (d described) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// variable finds the labels in the description of a metric, the only place that has them.
+// variable finds the labels in the description of a metric, because nothing else shows them.
 var variable = regexp.MustCompile(`variableLabels: \{([^}]*)\}`)
 
-// labelsOf are the labels of a vector, all of whose metrics have the same description.
+// labelsOf returns the labels of a vector, all of whose metrics have the same description.
 func labelsOf(c prometheus.Collector) ([]string, error) {
 	described := make(chan *prometheus.Desc, 1000)
 	c.Describe(described)

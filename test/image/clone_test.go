@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// repository is where this file is.
+// repository returns the directory of the repository that contains this file.
 func repository() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Clean(filepath.Join(filepath.Dir(file), "../.."))
@@ -29,12 +29,12 @@ func command(ctx context.Context, t *testing.T, dir string, env []string, name s
 	return string(out)
 }
 
-// cloneTo clones this repository, with what is not committed yet.
+// cloneTo clones this repository, including uncommitted changes.
 func cloneTo(t *testing.T, dir string) {
 	t.Helper()
 	ctx := t.Context()
 	command(ctx, t, repository(), nil, "git", "clone", "--quiet", ".", dir)
-	// git lists new files only when they are in an index. This is not the user's index.
+	// git lists new files only if they are in an index. The user's index is not touched.
 	index := []string{"GIT_INDEX_FILE=" + filepath.Join(t.TempDir(), "index")}
 	command(ctx, t, repository(), index, "git", "read-tree", "HEAD")
 	command(ctx, t, repository(), index, "git", "add", "--all")
@@ -45,7 +45,7 @@ func cloneTo(t *testing.T, dir string) {
 	patch := filepath.Join(t.TempDir(), "patch")
 	require.NoError(t, os.WriteFile(patch, []byte(changes), 0o600))
 	command(ctx, t, dir, nil, "git", "apply", "--index", patch)
-	// All that a commit's hash is made of is given, so that every clone has the same.
+	// All inputs of a commit's hash are fixed, so that every clone has the same hash.
 	when := []string{
 		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.test", "GIT_AUTHOR_DATE=2026-01-02T03:04:05Z",
 		"GIT_COMMITTER_NAME=c", "GIT_COMMITTER_EMAIL=c@example.test", "GIT_COMMITTER_DATE=2026-01-02T03:04:05Z",

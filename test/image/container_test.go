@@ -19,17 +19,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// patience bounds what a test waits for; nothing waits that long unless it fails.
+// patience bounds each wait of a test; only a failure waits that long.
 const patience = 60 * time.Second
 
-// container runs the image's binary as a kubelet would: in the image's root directory, as the image's user, with the
-// image's environment and nothing of this machine but its network.
+// container runs the image's binary as a kubelet would: in the image's root directory, as the image's user, and with
+// the image's environment. Of this machine it shares only the network.
 type container struct {
 	root   string
 	config specs.ImageConfig
 }
 
-// put adds a file as a mounted volume does: it can be read by all.
+// put adds a file that everyone can read, like a mounted volume.
 func (c container) put(t *testing.T, name string, content []byte) {
 	t.Helper()
 	path := filepath.Join(c.root, name)
@@ -37,7 +37,7 @@ func (c container) put(t *testing.T, name string, content []byte) {
 	require.NoError(t, os.WriteFile(path, content, 0o644))
 }
 
-// user is the image's. By number, because the kubelet refuses one by name with runAsNonRoot.
+// user returns the image's user. It is a number, because the kubelet rejects a name with runAsNonRoot.
 func (c container) user(t *testing.T) (uid, gid uint32) {
 	t.Helper()
 	user, group, _ := strings.Cut(c.config.User, ":")
@@ -50,14 +50,14 @@ func (c container) user(t *testing.T) (uid, gid uint32) {
 	return number(user), number(group)
 }
 
-// ended is how a container ended.
+// ended is the result of a container.
 type ended struct {
 	code           int
 	stdout, stderr string
 }
 
-// run starts a command, by default the image's, and waits until it ends. It is asked to end once ready is seen in its
-// log; "" is never.
+// run starts a command, by default the image's, and waits until it ends. Once its log contains ready, run asks it to
+// end; "" is never found.
 func (c container) run(t *testing.T, command, args, env []string, ready string) ended {
 	t.Helper()
 	if len(command) == 0 {
@@ -81,7 +81,8 @@ func (c container) run(t *testing.T, command, args, env []string, ready string) 
 	return ended{cmd.ProcessState.ExitCode(), stdout.String(), stderr.seen.String()}
 }
 
-// watched keeps what is written, and acts once when something is in it. One goroutine writes to it.
+// watched keeps the written text, and calls a function once when the text contains a string. Only one goroutine writes
+// to it.
 type watched struct {
 	seen  bytes.Buffer
 	ready string
@@ -98,7 +99,7 @@ func (w *watched) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// environment is what the kubelet makes of that of a pod's container.
+// environment returns the environment that the kubelet creates for a pod's container.
 func environment(spec corev1.Container, fields map[string]string) []string {
 	var env []string
 	for _, v := range spec.Env {
@@ -111,7 +112,7 @@ func environment(spec corev1.Container, fields map[string]string) []string {
 	return env
 }
 
-// arguments is what the kubelet makes of those of a pod's container.
+// arguments returns the arguments that the kubelet creates for a pod's container.
 func arguments(spec corev1.Container, env []string) []string {
 	var pairs []string
 	for _, variable := range env {

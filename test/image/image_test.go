@@ -12,7 +12,7 @@ import (
 )
 
 func TestTheImage(t *testing.T) {
-	// Two places, and all that differs between two machines and can be made to differ here.
+	// Two directories, and all other differences between two machines that the test can create.
 	here, there := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "a", "longer", "name")
 	cloneTo(t, here)
 	cloneTo(t, there)

@@ -25,7 +25,7 @@ import (
 	"github.com/liqotech/liqo/pkg/webhooks/virtualnode"
 )
 
-// liqosTemplate is the VkOptionsTemplate that Liqo's Helm chart installs for our image.
+// liqosTemplate returns the VkOptionsTemplate that Liqo's Helm chart installs for our image.
 func liqosTemplate(t *testing.T) *offloadingv1beta1.VkOptionsTemplate {
 	t.Helper()
 	source := strings.TrimSpace(command(t.Context(), t, filepath.Join(repository(), "test"), nil,
@@ -37,7 +37,7 @@ func liqosTemplate(t *testing.T) *offloadingv1beta1.VkOptionsTemplate {
 		"discovery": map[string]any{"config": map[string]any{"clusterID": "home"}},
 		"virtualKubelet": map[string]any{
 			"image": map[string]any{"name": "registry.test/liqo-broker-vk", "version": "v1"},
-			// The default port may be taken on this machine.
+			// The default port may already be in use on this machine.
 			"extra": map[string]any{"args": []any{"--health-probe-address=127.0.0.1:0"}},
 		},
 	}, chartutil.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true}, chartutil.DefaultCapabilities)
@@ -50,8 +50,8 @@ func liqosTemplate(t *testing.T) *offloadingv1beta1.VkOptionsTemplate {
 	return template
 }
 
-// liqosContainer is what liqo-controller-manager runs for a VirtualNode with everything: Liqo's own webhook completes
-// the VirtualNode by the template, and the controller makes a Deployment of what is then in it.
+// liqosContainer returns the container that liqo-controller-manager runs for a VirtualNode with all options: Liqo's own
+// webhook completes the VirtualNode from the template, and the controller creates a Deployment from the result.
 func liqosContainer(t *testing.T) corev1.Container {
 	t.Helper()
 	scheme := runtime.NewScheme()

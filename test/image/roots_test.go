@@ -30,7 +30,7 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// newAuthority calls itself what another does, if that is not nil, without having its key.
+// newAuthority returns an authority. If likeness is not nil, the authority has its name but not its key.
 func newAuthority(t *testing.T, likeness *x509.Certificate) authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -53,7 +53,7 @@ func (a authority) pem() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 
-// server answers nothing under 127.0.0.1, with a certificate of the authority.
+// server starts a server on 127.0.0.1 that answers nothing, with a certificate of the authority.
 func (a authority) server() *httptest.Server {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -71,7 +71,7 @@ func (a authority) server() *httptest.Server {
 	return server
 }
 
-// amazon is the root of the servers that EKS identities call.
+// amazon returns the root certificate of the servers that EKS identities call.
 func amazon(t *testing.T) *x509.Certificate {
 	t.Helper()
 	for root := range bundle.Roots() {
@@ -85,8 +85,9 @@ func amazon(t *testing.T) *x509.Certificate {
 	return nil
 }
 
-// checkRoots has the program call a server whose certificate claims to be signed by Amazon, and is not. The error of a
-// program with that root names the key that the signature does not fit. Without the root the authority is unknown.
+// checkRoots runs the program against a server whose certificate falsely claims to be signed by Amazon. If the program
+// has that root, its error names the key that does not match the signature. Without the root, its error is an unknown
+// authority.
 func checkRoots(t *testing.T, c container, args []string) {
 	t.Helper()
 	require.NoDirExists(t, filepath.Join(c.root, "etc", "ssl"), "the system has no roots")

@@ -14,18 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkWritable asks the kernel, as the user of the image.
+// checkWritable checks the permissions as the image's user, with system calls.
 func checkWritable(t *testing.T, c container) {
 	t.Helper()
 	uid, gid := c.user(t)
-	// Below it no directory of this machine is in the way.
+	// With this root, directories of this machine that the user may not enter do not matter.
 	root, err := os.OpenRoot(c.root)
 	require.NoError(t, err)
 	defer root.Close()
 	writable := func(dir string) error {
 		done := make(chan error)
 		go func() {
-			// The thread is not unlocked: it ends with the goroutine, and with it the identity that it has taken on.
+			// The thread stays locked, so it ends with the goroutine, and with it the changed user id.
 			runtime.LockOSThread()
 			_, _ = unix.SetfsgidRetGid(int(gid))
 			_, _ = unix.SetfsuidRetUid(int(uid))
@@ -105,7 +105,7 @@ func lastLine(text string) string {
 	return text[strings.LastIndex(text, "\n")+1:]
 }
 
-// mountServiceAccount is what each pod gets to call the API server with, and here where there is none.
+// mountServiceAccount mounts the files with which each pod calls the API server. Here no server exists.
 func (c container) mountServiceAccount(t *testing.T) (env []string) {
 	t.Helper()
 	const dir = "var/run/secrets/kubernetes.io/serviceaccount/"

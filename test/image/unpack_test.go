@@ -36,7 +36,7 @@ func (a archive) path(d specs.Descriptor) string {
 	return filepath.Join(a.dir, specs.ImageBlobsDir, d.Digest.Algorithm().String(), d.Digest.Encoded())
 }
 
-// blob reads what a descriptor names, of the size and the digest that it names.
+// blob reads the blob of a descriptor, and checks its size and digest.
 func (a archive) blob(d specs.Descriptor) []byte {
 	a.t.Helper()
 	content, err := os.ReadFile(a.path(d))
@@ -53,7 +53,7 @@ func read[T any](t *testing.T, content []byte) T {
 	return value
 }
 
-// only returns the only image of the archive, and the digest of the index that it is in.
+// only returns the only image of the archive, and the digest of the index that lists it.
 func (a archive) only() (manifest specs.Manifest, config specs.Image, digest string) {
 	a.t.Helper()
 	top, err := os.ReadFile(filepath.Join(a.dir, specs.ImageIndexFile))
@@ -68,7 +68,7 @@ func (a archive) only() (manifest specs.Manifest, config specs.Image, digest str
 	return manifest, config, indexes[0].Digest.String()
 }
 
-// rootFS unpacks the layers as a container engine does: as whom they say, which only root may.
+// rootFS unpacks the layers as a container engine does, with the owners in them, so it must run as root.
 func (a archive) rootFS(manifest specs.Manifest) string {
 	a.t.Helper()
 	root := a.t.TempDir()
@@ -85,7 +85,7 @@ func (a archive) rootFS(manifest specs.Manifest) string {
 	return root
 }
 
-// extract unpacks an archive into a directory, whose owners and modes it sets if owned.
+// extract unpacks an archive into a directory. If owned is true, it sets owners and modes.
 func extract(t *testing.T, in io.Reader, dir string, owned bool) {
 	t.Helper()
 	for reader := tar.NewReader(in); ; {
@@ -101,7 +101,7 @@ func extract(t *testing.T, in io.Reader, dir string, owned bool) {
 			require.NoError(t, os.Mkdir(path, 0o755))
 		case tar.TypeSymlink:
 			require.NoError(t, os.Symlink(header.Linkname, path))
-			continue // It has no mode, and its owner is of no meaning.
+			continue // It has no mode, and its owner does not matter.
 		default:
 			file, err := os.Create(path)
 			require.NoError(t, err)

@@ -36,10 +36,10 @@ import (
 	"k8s.io/client-go/dynamic/fake"
 )
 
-// patience bounds what a test waits for; nothing waits that long unless it fails.
+// patience bounds each wait of a test; only a failure waits that long.
 const patience = time.Minute
 
-// peer is test/ipampeer at work.
+// peer is a running test/ipampeer.
 type peer struct {
 	t     *testing.T
 	stdin io.WriteCloser
@@ -77,7 +77,7 @@ func startPeer(t *testing.T, args ...string) *peer {
 	return p
 }
 
-// line waits for a line with a prefix, and returns what follows.
+// line waits for a line with a prefix, and returns the rest of the line.
 func (p *peer) line(prefix string) string {
 	p.t.Helper()
 	for end := time.After(patience); ; {
@@ -146,7 +146,7 @@ func TestLiqosClientAsksOurServer(t *testing.T) {
 	}
 }
 
-// Liqo's server, as it runs in liqo-network-manager, over a client that keeps its objects in memory.
+// Liqo's server runs as in liqo-network-manager, with a client that keeps its objects in memory.
 func TestOurClientAsksLiqosServer(t *testing.T) {
 	server := ipam.NewIPAM()
 	port := freePort(t)
@@ -164,7 +164,7 @@ func TestOurClientAsksLiqosServer(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, server.AddLocalSubnetsPerCluster("10.60.0.0/16", "192.168.30.0/24", "consumer1"))
 	first := p.line("10.35.7.1 192.168.30.")
-	// Asked by its own client, Liqo's server answers the same.
+	// Liqo's server gives its own client the same answer.
 	direct, err := server.MapEndpointIP(t.Context(), &ipam.MapRequest{ClusterID: "consumer1", Ip: "10.35.7.1"})
 	require.NoError(t, err)
 	assert.Equal(t, direct.GetIp(), "192.168.30."+first)
@@ -173,7 +173,7 @@ func TestOurClientAsksLiqosServer(t *testing.T) {
 	p.say("map", "10.244.3.4")
 	assert.Equal(t, "3.4", p.line("10.244.3.4 10.60."))
 
-	// Forgotten, its mapping is released: the next address may be the same, and is an answer of its own.
+	// After forget, the mapping is released. The next request is answered separately, and may get the same address.
 	p.say("forget", "10.35.7.1")
 	p.say("map", "10.35.7.1")
 	assert.NotEmpty(t, p.line("10.35.7.1 192.168.30."))
@@ -187,8 +187,8 @@ func freePort(t *testing.T) int {
 	return ln.Addr().(*net.TCPAddr).Port
 }
 
-// liqoStorage is what Liqo's server keeps its state in. client-go's fake does not know the names that an API server
-// generates, so the NatMapping of the cluster is there from the start.
+// liqoStorage returns the storage of Liqo's server. client-go's fake does not support names that an API server
+// generates, so the NatMapping of the cluster exists from the start.
 func liqoStorage(t *testing.T) *fake.FakeDynamicClient {
 	t.Helper()
 	group := schema.GroupVersion{Group: "net.liqo.io", Version: "v1alpha1"}
@@ -203,7 +203,7 @@ func liqoStorage(t *testing.T) *fake.FakeDynamicClient {
 	}, mappings)
 }
 
-// certificates are a CA's: those of the server in a directory, and what a client of consumer1 dials with.
+// certificates are issued by one CA: the server's are in a directory, and consumer1's are the client's credentials.
 type certificates struct {
 	dir    string
 	client *tls.Config

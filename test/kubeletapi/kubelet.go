@@ -10,13 +10,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// URL is the address of the kubelet of a Node.
+// URL returns the address of a Node's kubelet.
 func URL(node *corev1.Node) string {
 	return fmt.Sprintf("https://%s:%d", node.Status.Addresses[0].Address, node.Status.DaemonEndpoints.KubeletEndpoint.Port)
 }
 
-// Caller returns the configuration of a client that has the credentials of another one, and does not verify the server: it
-// asks a kubelet directly.
+// Caller returns the configuration of a client that calls a kubelet directly: it has the given credentials, and does
+// not verify the server.
 func Caller(credentials *rest.Config) *rest.Config {
 	config := rest.CopyConfig(credentials)
 	config.Insecure, config.CAData, config.CAFile = true, nil, ""

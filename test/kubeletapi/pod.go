@@ -1,4 +1,4 @@
-// Package kubeletapi asks for what a kubelet answers about a pod: through the API server, as kubectl does, or directly.
+// Package kubeletapi calls the kubelet API for a pod: through the API server, as kubectl does, or directly.
 package kubeletapi
 
 import (
@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/transport/spdy"
 )
 
-// Pod is a container of a pod, as a user of a cluster asks for it.
+// Pod is a container of a pod that a user of a cluster accesses.
 type Pod struct {
 	Config                     *rest.Config
 	Kube                       kubernetes.Interface
@@ -60,17 +60,17 @@ func (p *Pod) Follow(ctx context.Context) (string, error) {
 	return bufio.NewReader(stream).ReadString('\n')
 }
 
-// Exec is kubectl exec -i: it returns what the command writes.
+// Exec is kubectl exec -i: it returns the command's output.
 func (p *Pod) Exec(ctx context.Context, dial Dial, stdin string, command ...string) (string, error) {
 	return Exec(ctx, p.Config, dial, p.url("exec", &corev1.PodExecOptions{
 		Container: p.Container, Command: command, Stdin: true, Stdout: true, Stderr: true,
 	}), stdin)
 }
 
-// Exec runs the command of a URL, of an API server or of a kubelet.
+// Exec runs the command of a URL of an API server or of a kubelet.
 //
-// Of 1,600 such calls of the provider's own API server, without Liqo and this repository, one had no output and no error; of
-// 1,600 through the virtual kubelet, three. So one that is lost is asked for again.
+// Of 1,600 such calls to the provider's own API server, without Liqo and this repository, one returned no output and no
+// error; of 1,600 through the virtual kubelet, three did. So a call without output is repeated.
 func Exec(ctx context.Context, config *rest.Config, dial Dial, url *url.URL, stdin string) (string, error) {
 	for range 3 {
 		executor, err := dial(config, url)
@@ -90,7 +90,8 @@ func Exec(ctx context.Context, config *rest.Config, dial Dial, url *url.URL, std
 	return "", errors.New("no output, three times")
 }
 
-// Attach is kubectl attach, until the first line. It shows what is written from then on, so it calls write until then.
+// Attach is kubectl attach, until the first line. It shows only output from then on, so it calls write until a line
+// arrives.
 func (p *Pod) Attach(ctx context.Context, write func() error) (string, error) {
 	executor, err := SPDY(p.Config, p.url("attach", &corev1.PodAttachOptions{Container: p.Container, Stdout: true, Stderr: true}))
 	if err != nil {

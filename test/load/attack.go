@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// mostOutstanding is how many requests may wait for an answer: with more, the catalog does not keep up.
+// mostOutstanding is the maximum number of requests that wait for an answer. With more, the catalog does not keep up.
 const mostOutstanding = 1000
 
-// measured is what requests took, in order of length, and what went wrong.
+// measured has the sorted durations of the requests, and the errors.
 type measured struct {
 	took   []time.Duration
 	byKind map[string][]time.Duration
@@ -22,13 +22,13 @@ type measured struct {
 	faults map[string]int
 }
 
-// quantile is what that share of requests took at most; took is in order.
+// quantile returns the quantile of sorted durations at the given share.
 func quantile(took []time.Duration, share float64) time.Duration {
 	return took[min(int(share*float64(len(took))), len(took)-1)]
 }
 
-// attack asks, at fixed times whatever the answers take, for a while. A request counts from when it was due, so that one
-// that is held up by others is not shown as quick.
+// attack sends requests at fixed times, independent of the answers, for a while. A request's duration is measured from
+// the time when it was due, so that delays by other requests are included.
 func (l *load) attack(ctx context.Context, duration time.Duration) (*measured, error) {
 	var (
 		mu    sync.Mutex
@@ -75,14 +75,14 @@ func (l *load) attack(ctx context.Context, duration time.Duration) (*measured, e
 	return m, nil
 }
 
-// ask returns how many bytes came, and what was wrong with the answer.
+// ask returns the number of received bytes, and the fault of the answer.
 func (l *load) ask(ctx context.Context, path string) (int64, string) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, l.address+path, http.NoBody)
 	if err != nil {
 		return 0, err.Error()
 	}
 	request.Header.Set("Authorization", "Bearer "+l.token)
-	request.Header.Set("Accept-Encoding", "gzip") // Which it does not unpack then.
+	request.Header.Set("Accept-Encoding", "gzip") // The client does not decompress then.
 	response, err := l.client.Do(request)
 	if err != nil {
 		return 0, err.Error()
@@ -98,12 +98,12 @@ func (l *load) ask(ctx context.Context, path string) (int64, string) {
 	return n, ""
 }
 
-// nothing is the kind of a request that costs nothing, a file of a few bytes: what it takes is what the machine takes at
-// that moment, and the others are compared with it.
+// nothing is the kind of a request that costs almost nothing, for a file of a few bytes. Its duration is the machine's
+// current latency, and the other kinds are compared with it.
 const nothing = "a file, for comparison"
 
-// path is what is asked, and of which kind that is: what the dashboard asks, each time another part of it. Every 50th is an
-// explanation, which costs the most.
+// path returns the kind and the path of the n-th request: the parts of the dashboard's requests in turn. Every 50th is
+// an explanation, which costs the most.
 func (l *load) path(n int) (kind, path string) {
 	if n%20 == 12 {
 		return nothing, "/favicon.svg"

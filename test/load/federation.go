@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// node is what the pods are bound to; nothing runs there.
+	// node is the node that the pods are bound to; nothing runs there.
 	node = "load"
-	// consumers is how many there are, each with a namespace.
+	// consumers is the number of consumers, each with a namespace.
 	consumers = 20
-	// writers is how many objects are written at once.
+	// writers is the number of concurrent writes.
 	writers = 16
 )
 
@@ -32,7 +32,7 @@ func consumerName(i int) string { return fmt.Sprintf("consumer-%02d", i%consumer
 
 func podName(i int) string { return fmt.Sprintf("web-%05d", i) }
 
-// populate makes the objects that the catalog shows, as the broker would have written them.
+// populate creates the objects that the catalog shows, as the broker would write them.
 func (l *load) populate(ctx context.Context) error {
 	objects := []client.Object{&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: corev1.NodeSpec{Unschedulable: true},
@@ -80,7 +80,7 @@ func (l *load) provider(ctx context.Context, i int) error {
 	return l.cluster.Client.Status().Update(ctx, provider)
 }
 
-// providerStatus is the status of a provider; it differs with turn.
+// providerStatus returns the status of a provider; it depends on turn.
 func providerStatus(name string, turn int) v1alpha1.ProviderClusterStatus {
 	amounts := func(cpu int64) corev1.ResourceList {
 		return corev1.ResourceList{
@@ -135,7 +135,8 @@ func (l *load) placement(ctx context.Context, i int) error {
 	return l.cluster.Client.Status().Update(ctx, pod)
 }
 
-// change changes a provider and a pod in turn until ctx ends, some times a second: what is shown never stands still.
+// change changes a provider and a pod alternately, several times a second until ctx ends, so that the shown data always
+// changes.
 func (l *load) change(ctx context.Context) error {
 	tick := time.NewTicker(time.Second / time.Duration(l.changes))
 	defer tick.Stop()
@@ -155,7 +156,7 @@ func (l *load) change(ctx context.Context) error {
 	}
 }
 
-// changed is the name of what a turn changes.
+// changed returns the name of the object that a turn changes.
 func (l *load) changed(turn int) string {
 	if turn%2 == 0 {
 		return providerName(turn * 37 / 2 % l.providers)

@@ -20,7 +20,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// warmUp is how long the catalog is asked before anything is counted.
+// warmUp is how long requests are sent before they are counted.
 const warmUp = 5 * time.Second
 
 // load is a run.
@@ -47,7 +47,7 @@ func (l *load) run(ctx context.Context, out io.Writer) error {
 	if err := l.complete(ctx); err != nil {
 		return err
 	}
-	// The other clusters have nothing to do with it.
+	// The other clusters are not needed.
 	for _, other := range []string{sandbox.Consumer(1), sandbox.Provider(1)} {
 		if err := l.Freeze(other); err != nil {
 			return err
@@ -78,7 +78,7 @@ func (l *load) run(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-// start installs the catalog, and makes an operator who asks it.
+// start installs the catalog, and creates an operator account for the requests.
 func (l *load) start(ctx context.Context) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: sandbox.BrokerComponent}}
 	if err := l.cluster.Client.Create(ctx, ns); err != nil {
@@ -99,7 +99,7 @@ func (l *load) start(ctx context.Context) error {
 	return nil
 }
 
-// complete checks that the catalog shows everything.
+// complete checks that the catalog shows all objects.
 func (l *load) complete(ctx context.Context) error {
 	for path, want := range map[string]int{"/api/v1/providers?limit=1": l.providers, "/api/v1/placements?limit=1": l.placements} {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, l.address+path, http.NoBody)
@@ -128,10 +128,10 @@ func (l *load) complete(ctx context.Context) error {
 }
 
 func insecure() *tls.Config {
-	return &tls.Config{InsecureSkipVerify: true} // On loopback, with a certificate that it signed itself.
+	return &tls.Config{InsecureSkipVerify: true} // On loopback, with a self-signed certificate.
 }
 
-// replicas are the processes of the catalog.
+// replicas returns the processes of the catalog.
 func (l *load) replicas() []int {
 	var pids []int
 	status := l.Status()

@@ -1,6 +1,6 @@
-// Command load measures the catalog under load: 1,000 providers and 10,000 placements on a real API server, which keep
-// changing, and 200 requests a second for 30 s over HTTPS. It fails when the slowest percent takes longer than it may, or
-// the memory grows.
+// Command load measures the catalog under load: 1,000 providers and 10,000 placements on a real API server, which
+// change continuously, and 200 requests a second for 30 s over HTTPS. It fails if the slowest percent exceeds its
+// limit, or if the memory grows.
 package main
 
 import (
@@ -25,7 +25,8 @@ type options struct {
 	changes               int
 	p99                   time.Duration
 	growth                float64
-	// streams is how many are open in the end, and streamChanges how many objects change a second then.
+	// streams is the number of streams that are open in the end, and streamChanges the number of objects that change
+	// each second then.
 	streams, streamChanges int
 }
 

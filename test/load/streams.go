@@ -20,21 +20,21 @@ const (
 	streaming = 20 * time.Second
 	// opening is how many streams are opened at once.
 	opening = 50
-	// lastChange is how long the streams may take for the last of them.
+	// lastChange is how long the streams may take to deliver the last change.
 	lastChange = 10 * time.Second
 )
 
-// arrivals are the changes that were made, and when they arrived at the streams.
+// arrivals has the changes, and when they arrived at the streams.
 type arrivals struct {
 	mu sync.Mutex
-	// made is when each object was changed last, by name.
+	// made is the time of each object's last change, by name.
 	made map[string]time.Time
 	took []time.Duration
-	// synced are the streams that have shown what there was before.
+	// synced is the number of streams that have delivered the initial objects.
 	synced int
 }
 
-// arrived notes an event. What is in it of before the first change does not count.
+// arrived records an event. Events for objects that have not been changed yet do not count.
 func (a *arrivals) arrived(name string) {
 	now := time.Now()
 	a.mu.Lock()
@@ -44,7 +44,7 @@ func (a *arrivals) arrived(name string) {
 	}
 }
 
-// measureStreams opens streams at one replica, and measures how long each change takes to each of them.
+// measureStreams opens streams to one replica, and measures how long each change takes to arrive at each of them.
 func (l *load) measureStreams(ctx context.Context, out io.Writer) error {
 	a := &arrivals{made: map[string]time.Time{}}
 	reading, stop := context.WithCancel(ctx)
@@ -109,7 +109,7 @@ func unlessDone(ctx context.Context, err error) error {
 	return err
 }
 
-// nameIn returns the name of the pod or of the provider that the data of an event are about. Those of a pod name its provider, too.
+// nameIn returns the name of the pod or of the provider in an event's data. Data of a pod also name its provider.
 func nameIn(line []byte) string {
 	for _, name := range []string{podName(0), providerName(0)} {
 		if i := bytes.Index(line, []byte(`"`+name[:4])); i >= 0 && len(line) > i+len(name) {
@@ -143,7 +143,7 @@ func (l *load) changeStreams(ctx context.Context, a *arrivals, out io.Writer) er
 	if err != nil {
 		return err
 	}
-	// What has not arrived after that is reported.
+	// Changes that have not arrived after that are reported.
 	_ = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, lastChange, true, func(context.Context) (bool, error) {
 		return a.count() >= made*l.streams, nil
 	})
@@ -160,7 +160,8 @@ func (a *arrivals) count() int {
 	return len(a.took)
 }
 
-// changeFor makes so many changes a second for a while, and returns how many. No object is changed twice within 10 s.
+// changeFor makes a fixed number of changes each second for a while, and returns the total. It changes no object twice
+// within 10 s.
 func (l *load) changeFor(ctx context.Context, a *arrivals) (made int, err error) {
 	group, changing := errgroup.WithContext(ctx)
 	group.SetLimit(writers)
@@ -172,7 +173,7 @@ func (l *load) changeFor(ctx context.Context, a *arrivals) (made int, err error)
 			return made, group.Wait()
 		case <-tick.C:
 		}
-		turn := made + 1 + 2*l.providers // Another value than an earlier turn with the same provider (providerStatus).
+		turn := made + 1 + 2*l.providers // Not the value of an earlier turn with the same provider (providerStatus).
 		group.Go(func() error {
 			a.mu.Lock()
 			a.made[l.changed(turn)] = time.Now()

@@ -10,17 +10,17 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// usage is what the processes use at a moment.
+// usage is the resource usage of the processes at one moment.
 type usage struct {
 	at time.Time
-	// memory is the resident memory of the largest, which is the one that is asked, in MB.
+	// memory is the resident memory, in MB, of the largest process, which is the one that gets the requests.
 	memory float64
-	// cpu is the processor time of all so far, in seconds.
+	// cpu is the total processor time of all processes, in seconds.
 	cpu float64
 }
 
-// usageOf notes what processes use, every second until ctx ends. It reads what costs the kernel next to nothing: to add up
-// all their pages, as for a proportional set size, would hold up those that are measured.
+// usageOf records the usage of processes every second until ctx ends. It reads only values that the kernel provides
+// cheaply: to sum up all pages, as for the proportional set size, would delay the measured processes.
 func usageOf(ctx context.Context, pids []int) ([]usage, error) {
 	var all []usage
 	tick := time.NewTicker(time.Second)
@@ -56,8 +56,8 @@ func usageNow(pids []int) (usage, error) {
 	return now, nil
 }
 
-// heldBy is the memory at the beginning and at the end. Garbage comes and goes: the least of a third of the time is what
-// is held.
+// heldBy returns the memory at the beginning and at the end. The amount of garbage varies, so each is the minimum over
+// a third of the time.
 func heldBy(used []usage) (first, last float64) {
 	byMemory := func(some []usage) float64 {
 		return slices.MinFunc(some, func(x, y usage) int { return cmp.Compare(x.memory, y.memory) }).memory
@@ -66,7 +66,7 @@ func heldBy(used []usage) (first, last float64) {
 	return byMemory(used[:third]), byMemory(used[len(used)-third:])
 }
 
-// busy is how many processors were used.
+// busy returns the average number of used processors.
 func busy(used []usage) float64 {
 	first, last := used[0], used[len(used)-1]
 	return (last.cpu - first.cpu) / last.at.Sub(first.at).Seconds()

@@ -37,7 +37,7 @@ func requireQuiet(t *testing.T, alert string, summaries []string, when string) {
 	}
 }
 
-// patiences are how long each alert waits before it fires.
+// patiences returns how long each alert waits before it fires.
 func patiences(t *testing.T) map[string]time.Duration {
 	t.Helper()
 	file, err := root.rules()
@@ -52,8 +52,8 @@ func patiences(t *testing.T) map[string]time.Duration {
 	return all
 }
 
-// summaries are the alerts that fire after an hour in which something was not healthy, and in whose last part, which may
-// be none, the rules were evaluated.
+// summaries returns the alerts that fire after an hour in which something was not healthy. The rules are evaluated only
+// in the last part of that hour, which may be empty.
 func summaries(t *testing.T, change change, evaluatedFor time.Duration) []string {
 	t.Helper()
 	series := healthy()
@@ -67,7 +67,7 @@ func summaries(t *testing.T, change change, evaluatedFor time.Duration) []string
 	return all
 }
 
-// It must know what was a day ago.
+// The alert compares with the state a day ago.
 func TestACatalogThatWasThereIsMissed(t *testing.T) {
 	const name = "LiqoCatalogDown"
 	has := func(series string) bool {

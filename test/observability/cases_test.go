@@ -5,19 +5,20 @@ import (
 	"strings"
 )
 
-// change replaces some of what is healthy; "" removes it.
+// change replaces some of the healthy series; "" removes one.
 type change map[string]string
 
 type set = map[string]change
 
-// expected is, of an alert, what makes it fire and what almost does. Other alerts may fire with it: those say so, too.
+// expected is the expectation for one alert: what fires it, and what almost does. Other alerts may fire with it, and
+// have their own cases.
 type expected struct {
 	fires, quiet set
-	// summary is that of the first that fires.
+	// summary is the summary of the first alert that fires.
 	summary string
 }
 
-// cases has all alerts but LiqoCatalogDown, by group.
+// cases returns all alerts except LiqoCatalogDown, by group.
 func cases() map[string]expected {
 	all := map[string]expected{}
 	for _, group := range []map[string]expected{

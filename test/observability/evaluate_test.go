@@ -19,7 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// root is the repository, from where tests run.
+// root is the root of the repository, relative to the tests' directory.
 const root = repository("../..")
 
 // firing is an alert that fires.
@@ -33,8 +33,8 @@ type evaluated struct {
 	at      time.Time
 }
 
-// evaluate loads series, in Prometheus' notation for tests with one value a minute, and evaluates the rules every minute
-// from one time of them until another.
+// evaluate loads series, in Prometheus' notation for tests with one value a minute, and evaluates the rules every
+// minute between two times of the series.
 func evaluate(t *testing.T, series string, from, until time.Duration) *evaluated {
 	t.Helper()
 	e := &evaluated{t: t, storage: promqltest.LoadedStorage(t, "load 1m\n"+series)}
@@ -47,7 +47,7 @@ func evaluate(t *testing.T, series string, from, until time.Duration) *evaluated
 	})
 	loaded, errs := manager.LoadGroups(time.Minute, labels.EmptyLabels(), "", nil, false, plainRules(t))
 	require.Empty(t, errs)
-	// In the order of the file: what is recorded comes first.
+	// In the order of the file: recorded series come first.
 	file, err := root.rules()
 	require.NoError(t, err)
 	for _, group := range file.Groups {
@@ -72,7 +72,7 @@ func evaluate(t *testing.T, series string, from, until time.Duration) *evaluated
 	return e
 }
 
-// plainRules is the file that Prometheus reads, made from the PrometheusRule as the operator does.
+// plainRules returns the path of the rules for Prometheus, which the operator would create from the PrometheusRule.
 func plainRules(t *testing.T) string {
 	t.Helper()
 	file, err := root.rules()
@@ -84,7 +84,7 @@ func plainRules(t *testing.T) string {
 	return name
 }
 
-// firing are the alerts that fire, by name and summary.
+// firing returns the alerts that fire, by name and summary.
 func (e *evaluated) firing() []firing {
 	var all []firing
 	for _, group := range e.groups {
@@ -100,7 +100,7 @@ func (e *evaluated) firing() []firing {
 	return all
 }
 
-// recorded are the values of a record, by its labels without the job.
+// recorded returns the values of a recorded series, by its labels without the job.
 func (e *evaluated) recorded(name string) map[string]float64 {
 	e.t.Helper()
 	engine := promqltest.NewTestEngine(e.t, false, 5*time.Minute, 1_000_000)

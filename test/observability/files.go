@@ -21,14 +21,14 @@ const (
 	usesFile      = "test/exposition/uses.json"
 )
 
-// repository is the root of the repository, of which this module is a part.
+// repository is the path of the repository's root. This module is a part of the repository.
 type repository string
 
 func (r repository) read(name string) ([]byte, error) {
 	return os.ReadFile(filepath.Join(string(r), name))
 }
 
-// rule is one of a PrometheusRule.
+// rule is a rule of a PrometheusRule.
 type rule struct {
 	Record      string            `yaml:"record,omitempty"`
 	Alert       string            `yaml:"alert,omitempty"`
@@ -40,7 +40,7 @@ type rule struct {
 
 func (r *rule) name() string { return r.Record + r.Alert }
 
-// ruleFile is what Prometheus reads, and the spec of a PrometheusRule.
+// ruleFile is a rule file of Prometheus, and the spec of a PrometheusRule.
 type ruleFile struct {
 	Groups []struct {
 		Name  string `yaml:"name"`
@@ -70,7 +70,7 @@ func (r repository) rules() (ruleFile, error) {
 	return object.Spec, nil
 }
 
-// dashboard is as much of Grafana's model as matters here.
+// dashboard is the part of Grafana's model that is used here.
 type dashboard struct {
 	UID         string  `json:"uid"`
 	Panels      []panel `json:"panels"`
@@ -117,21 +117,21 @@ func (r repository) dashboard() (dashboard, error) {
 	return d, nil
 }
 
-// plain is an expression of a dashboard without Grafana's variables.
+// plain returns an expression of a dashboard without Grafana's variables.
 func plain(expr string) string {
 	return strings.NewReplacer("$__rate_interval", "5m", "$__range", "1h", "$provider", ".*").Replace(expr)
 }
 
-// query is a PromQL expression, and where it is.
+// query is a PromQL expression, and where it was found.
 type query struct{ where, expr string }
 
 // legendLabel finds the labels in a legend.
 var legendLabel = regexp.MustCompile(`\{\{(\w+)\}\}`)
 
-// labelValues is Grafana's own function for the values of a variable: it takes a selector and a label.
+// labelValues matches Grafana's function for the values of a variable, which has a selector and a label as arguments.
 var labelValues = regexp.MustCompile(`^label_values\((.+), *([a-z_]+)\)$`)
 
-// queries are all expressions of the dashboard.
+// queries returns all expressions of the dashboard.
 func (d *dashboard) queries() ([]query, error) {
 	var all []query
 	for _, p := range d.Panels {
@@ -165,10 +165,10 @@ func (f *ruleFile) queries() []query {
 	return all
 }
 
-// example finds what stands in backquotes in the last cell of a row.
+// example finds the text in backquotes in the last cell of a row.
 var example = regexp.MustCompile("^\\| `([a-z_:]+)` \\|.*\\|[^|]*?`([^`]+)` \\|$")
 
-// examples are the queries of docs/metrics.md.
+// examples returns the queries of docs/metrics.md.
 func (r repository) examples() ([]query, error) {
 	text, err := r.read(documentFile)
 	if err != nil {

@@ -56,7 +56,7 @@ func TestRulesAreRules(t *testing.T) {
 	}
 }
 
-// heading finds those of docs/alerts.md that are alerts.
+// heading finds the headings of docs/alerts.md that are alerts.
 var heading = regexp.MustCompile(`(?m)^## (\w+)$`)
 
 func TestEveryAlertIsExplainedAndTested(t *testing.T) {
@@ -80,7 +80,7 @@ func TestEveryAlertIsExplainedAndTested(t *testing.T) {
 		assert.NotEmpty(t, r.Annotations["description"], r.Alert)
 		assert.Equal(t, "https://github.com/capacitorset/liqo-broker-vk/blob/main/docs/alerts.md#"+strings.ToLower(r.Alert),
 			r.Annotations["runbook_url"], r.Alert)
-		if r.Alert != "LiqoCatalogDown" { // It has a test of its own.
+		if r.Alert != "LiqoCatalogDown" { // It has its own test.
 			require.NotEmpty(t, tested[r.Alert].fires, r.Alert)
 			require.NotEmpty(t, tested[r.Alert].quiet, r.Alert)
 		}
@@ -124,7 +124,7 @@ func TestDashboardIsInOrder(t *testing.T) {
 	}
 }
 
-// requireLegend finds labels in a legend that the query has grouped away: they would be empty.
+// requireLegend finds labels in a legend that the query's grouping removes: they would be empty.
 func requireLegend(t *testing.T, title, expr, legend string) {
 	t.Helper()
 	parsed, err := parser.ParseExpr(expr)

@@ -42,7 +42,7 @@ func run(args []string, out io.Writer) error {
 	return errUsage
 }
 
-// generate writes what is made from the rules, the dashboard and the document.
+// generate writes the files that are generated from the rules, the dashboard and the document.
 func (r repository) generate() error {
 	made, err := r.generated()
 	if err != nil {
@@ -56,7 +56,7 @@ func (r repository) generate() error {
 	return nil
 }
 
-// generated is what the files are to be, by name.
+// generated returns the expected content of the generated files, by name.
 func (r repository) generated() (map[string][]byte, error) {
 	found, faults := r.uses()
 	if len(faults) > 0 {

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// leader and standby are the labels of the two replicas of a broker, vk and web those of the others.
+// leader and standby are the labels of the two replicas of a broker; web and kubelet are the labels of the catalog and
+// of a virtual kubelet.
 const (
 	leader  = `job="liqo-broker",` + home + `pod="liqo-broker-a",instance="a:8080",container="broker",endpoint="metrics"`
 	standby = `job="liqo-broker",` + home + `pod="liqo-broker-b",instance="b:8080",container="broker",endpoint="metrics"`
@@ -18,7 +19,7 @@ const (
 	tenant = `namespace="liqo-tenant-b",`
 )
 
-// of writes a series: the name, further labels, whose it is, and its values.
+// of returns a series: its name, further labels, the labels of its process, and its values.
 func of(name, more, whose, values string) string {
 	if more != "" {
 		more += ","
@@ -26,7 +27,8 @@ func of(name, more, whose, values string) string {
 	return fmt.Sprintf("  %s{%s%s} %s\n", name, more, whose, values)
 }
 
-// healthy is a broker that leads, its standby, a catalog, and two providers that are well. Tests say what is not.
+// healthy returns the series of a leading broker, its standby, a catalog, and two healthy providers. Tests change some
+// of them.
 func healthy() map[string]string {
 	series := map[string]string{}
 	add := func(key, text string) { series[key] = text }
@@ -72,26 +74,27 @@ func healthy() map[string]string {
 	return series
 }
 
-// reflectionErrors are those of objects of a kind in a namespace, which the monitor leaves instead of the pod's.
+// reflectionErrors returns the errors for objects of a kind in a namespace. The monitor keeps this namespace label
+// instead of the pod's.
 func reflectionErrors(namespace, kind, values string) string {
 	whose := strings.ReplaceAll(kubelet, tenant, fmt.Sprintf("namespace=%q,", namespace))
 	return of("liqo_virtual_kubelet_reflection_error_counter",
 		fmt.Sprintf(`cluster_id="b",node_name="broker",reflector_resource=%q`, kind), whose, values)
 }
 
-// requests are those that the catalog answered with a code.
+// requests returns the requests that the catalog answered with a code.
 func requests(code, values string) string {
 	return of("liqo_catalog_request_duration_seconds_count",
 		fmt.Sprintf(`route="/api/v1/me",method="GET",code=%q`, code), web, values)
 }
 
-// took is how long the catalog's requests took.
+// took returns the durations of the catalog's requests.
 func took(route, quick, all string) string {
 	return waits("liqo_catalog_request_duration_seconds_bucket",
 		fmt.Sprintf(`route=%q,method="GET",code="200"`, route), web, quick, all)
 }
 
-// waits is a histogram with a bucket up to 0.1, one up to 100, and that of all.
+// waits returns a histogram with the buckets 0.1, 100 and infinite.
 func waits(name, more, whose, quick, all string) string {
 	with := func(le string) string { return strings.TrimPrefix(more+`,le="`+le+`"`, ",") }
 	return of(name, with("0.1"), whose, quick) + of(name, with("100"), whose, all) + of(name, with("+Inf"), whose, all)
@@ -105,7 +108,7 @@ func text(series map[string]string) string {
 	return all.String()
 }
 
-// lead is a series of the broker that leads, p1 and p2 those of its about a provider.
+// lead returns a series of the leading broker; p1 and p2 return its series about a provider.
 func lead(name, more, values string) string { return of("liqo_broker_"+name, more, leader, values) }
 
 func p1(name, more, values string) string { return lead(name, `provider="p1"`+more, values) }

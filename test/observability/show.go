@@ -22,8 +22,9 @@ import (
 	"github.com/prometheus/prometheus/tsdb"
 )
 
-// show evaluates the dashboard at the time of the last scrape, and writes what its panels would show as Markdown. A scrape
-// is JOB/POD=FILE, in the order in which they were made, each every after the one before it of the same pod.
+// show evaluates the dashboard at the time of the last scrape, and writes the content of its panels as Markdown. A
+// scrape is JOB/POD=FILE. Scrapes are in the order in which they were made; every is the time between two scrapes of
+// one pod.
 func (r repository) show(args []string, every time.Duration, out io.Writer) error {
 	if len(args) == 0 {
 		return errUsage
@@ -42,7 +43,7 @@ func (r repository) show(args []string, every time.Duration, out io.Writer) erro
 		return err
 	}
 	defer func() { _ = db.Close() }()
-	// Some metrics are times themselves, but none that the dashboard shows.
+	// Some metrics have times as values, but the dashboard does not show them.
 	begin := time.Now().Truncate(time.Second).Add(-time.Hour)
 	last, err := load(db, args, begin, every)
 	if err != nil {
@@ -52,13 +53,13 @@ func (r repository) show(args []string, every time.Duration, out io.Writer) erro
 	defer func() { _ = engine.Close() }()
 	shown := screen{
 		ask: rules.EngineQueryFunc(engine, db), at: begin.Add(last),
-		// It must see two scrapes.
+		// The window must contain two scrapes.
 		window: max(last+every, 2*every), out: out,
 	}
 	return shown.write(&d)
 }
 
-// load stores the scrapes, and returns how long after the first one the last was.
+// load stores the scrapes, and returns the time between the first and the last one.
 func load(db *tsdb.DB, args []string, begin time.Time, every time.Duration) (time.Duration, error) {
 	count, last := map[string]int{}, time.Duration(0)
 	for _, arg := range args {
@@ -107,7 +108,7 @@ func store(db storage.Appendable, text []byte, job, pod string, at time.Time) er
 	return app.Commit()
 }
 
-// screen is where the dashboard is shown.
+// screen evaluates and shows the dashboard.
 type screen struct {
 	ask    rules.QueryFunc
 	at     time.Time
@@ -140,7 +141,7 @@ func (s *screen) write(d *dashboard) error {
 	return nil
 }
 
-// linesOf are the legend and the value of each series, by legend.
+// linesOf returns the legend and the value of each series, by legend.
 func linesOf(vector promql.Vector, legend, unit string) []string {
 	var lines []string
 	for _, sample := range vector {
@@ -156,7 +157,7 @@ func linesOf(vector promql.Vector, legend, unit string) []string {
 	return lines
 }
 
-// inUnit writes a value as Grafana does, more or less.
+// inUnit formats a value approximately as Grafana does.
 func inUnit(value float64, unit string) string {
 	short := func(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) }
 	switch unit {

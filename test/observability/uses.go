@@ -9,12 +9,12 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// asked are the labels that are asked for, by job and metric.
+// asked are the labels that queries use, by job and metric.
 type asked map[string]map[string][]string
 
-// finder finds in expressions which metrics and labels they ask for.
+// finder finds the metrics and labels that expressions use.
 type finder struct {
-	// records are the expressions of recording rules, by the name of what they record.
+	// records has the expressions of recording rules, by the name of the recorded metric.
 	records map[string]string
 	found   asked
 }
@@ -29,8 +29,8 @@ func newFinder(rules ruleFile) *finder {
 	return f
 }
 
-// find adds what an expression asks for. Labels that others have asked for in what it makes are asked of everything in
-// it, so that a record may be looked through.
+// find adds the metrics and labels of an expression. Labels that other queries use of its result are attributed to all
+// metrics in it, so that recorded metrics are resolved.
 func (f *finder) find(q query, inherited ...string) error {
 	expr, err := parser.ParseExpr(q.expr)
 	if err != nil {
@@ -85,7 +85,7 @@ func (f *finder) add(job, metric string, needed []string) {
 	f.found[job][metric] = append([]string{}, slices.Compact(all)...)
 }
 
-// groupings are the labels by which what is above an expression groups and matches.
+// groupings returns the labels by which the parents of an expression group and match.
 func groupings(above []parser.Node) []string {
 	var all []string
 	for _, node := range above {
@@ -106,7 +106,7 @@ func ofTarget(label string) bool {
 	return slices.Contains([]string{"job", "instance", "pod", "namespace", "container", "endpoint", "le", "quantile"}, label)
 }
 
-// familyOf is the name of the metric that a series of a histogram is of.
+// familyOf returns the name of the metric that a series of a histogram belongs to.
 func familyOf(series string) string {
 	for _, suffix := range []string{"_bucket", "_count", "_sum"} {
 		series = strings.TrimSuffix(series, suffix)
@@ -114,7 +114,7 @@ func familyOf(series string) string {
 	return series
 }
 
-// jobOf is the component whose metric it is, by its name; "" if it is not ours.
+// jobOf returns the component that exposes a metric, by its name; "" if it is not ours.
 func jobOf(metric string) string {
 	for _, of := range []struct{ prefix, job string }{
 		{"liqo_broker_vk_", "liqo-virtual-kubelet"},
@@ -131,7 +131,7 @@ func jobOf(metric string) string {
 
 // uses is the input of test/exposition.
 type uses struct {
-	// Asked is what the rules and the dashboard ask for, Examples what the document shows.
+	// Asked is for the rules and the dashboard, Examples for the document.
 	Asked    asked `json:"asked"`
 	Examples asked `json:"examples"`
 }

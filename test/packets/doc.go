@@ -1,3 +1,3 @@
-// Package packets tests that requests reach pods through Liqo's own data plane, and which way they take, in a sandbox whose
-// packets are real (make packets).
+// Package packets tests, in a sandbox with real packets (make packets), that requests reach pods through Liqo's own
+// data plane, and which path they take.
 package packets

@@ -25,19 +25,19 @@ import (
 )
 
 const (
-	// patience is how long a pod may take to run, or an address to be known everywhere.
+	// patience is how long a pod may take to run, or an address to be known in all clusters.
 	patience = 90 * time.Second
 	// requestTimeout is how long a request may take.
 	requestTimeout = time.Second
 )
 
-// federation is two consumers, the broker, and two providers, or fewer. The first consumer's network is connected with the first
-// provider.
+// federation is two consumers, the broker, and two providers, or fewer. The first consumer's network is connected to
+// the first provider's.
 type federation struct {
 	*sandbox.Sandbox
 	consumer, other, broker *sandbox.Cluster
 	providers               []*sandbox.Cluster
-	// figures are of the paths in the order in which they were measured.
+	// figures are the measured paths, in order.
 	figures []figure
 }
 
@@ -76,7 +76,7 @@ func startWith(t *testing.T, options sandbox.Options) *federation {
 	return f
 }
 
-// wholeOnly skips what make test has no time for.
+// wholeOnly skips a test that takes too long for make test.
 func wholeOnly(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -84,7 +84,7 @@ func wholeOnly(t *testing.T) {
 	}
 }
 
-// eventually calls check until it answers nil.
+// eventually calls check until it returns nil.
 func eventually(t *testing.T, timeout time.Duration, check func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), sandbox.Crowded(timeout))
@@ -104,7 +104,7 @@ func eventually(t *testing.T, timeout time.Duration, check func(context.Context)
 	}
 }
 
-// namespace makes a namespace of a cluster, offloaded to the clusters whose resources it uses.
+// namespace creates a namespace in a cluster, and offloads it to the clusters whose resources it uses.
 func (f *federation) namespace(t *testing.T, c *sandbox.Cluster, name string) string {
 	t.Helper()
 	require.NoError(t, c.Offload(t.Context(), name))
@@ -116,7 +116,7 @@ func (f *federation) namespace(t *testing.T, c *sandbox.Cluster, name string) st
 	return name
 }
 
-// web is a pod that answers requests.
+// web returns a pod that answers requests.
 func web(namespace, name string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{"app": "web"}},
@@ -129,14 +129,14 @@ func web(namespace, name string) *corev1.Pod {
 	}
 }
 
-// local is a pod on the host node of its own cluster.
+// local returns a pod for the host node of its own cluster.
 func local(c *sandbox.Cluster, namespace, name string) *corev1.Pod {
 	pod := web(namespace, name)
 	pod.Spec.NodeName = c.HostNode()
 	return pod
 }
 
-// at is a pod that the broker assigns to one of the providers.
+// at returns a pod that the broker may assign only to the given providers.
 func at(namespace, name string, providers ...*sandbox.Cluster) *corev1.Pod {
 	pod := web(namespace, name)
 	filter := "false"
@@ -173,7 +173,7 @@ func ready(pod *corev1.Pod) bool {
 	})
 }
 
-// there is the pod in another cluster that a pod stands for.
+// there returns the pod in another cluster that a local pod stands for.
 func (f *federation) there(t *testing.T, c *sandbox.Cluster, namespace, name string) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -181,7 +181,7 @@ func (f *federation) there(t *testing.T, c *sandbox.Cluster, namespace, name str
 	return pod
 }
 
-// seen is how a cluster sees an address of another's pod range: the ranges are /16.
+// seen returns a pod address of one cluster as another one sees it: the ranges are /16.
 func seen(t *testing.T, from, of *sandbox.Cluster, address string) string {
 	t.Helper()
 	var conf networkingv1beta1.Configuration
@@ -192,10 +192,10 @@ func seen(t *testing.T, from, of *sandbox.Cluster, address string) string {
 	return netip.AddrFrom4(moved).String()
 }
 
-// answer is what ImageWeb answers.
+// answer is the answer of ImageWeb.
 type answer struct{ Pod, Called, Caller string }
 
-// ask makes a request.
+// ask sends a request.
 func ask(ctx context.Context, from *http.Client, address string) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -215,7 +215,7 @@ func ask(ctx context.Context, from *http.Client, address string) (answer, error)
 	return a, json.NewDecoder(resp.Body).Decode(&a)
 }
 
-// clientOf makes requests as a running pod does.
+// clientOf returns a client that sends requests as a running pod does.
 func clientOf(t *testing.T, c *sandbox.Cluster, pod *corev1.Pod) *http.Client {
 	t.Helper()
 	from, err := c.PodClient(pod.Namespace, pod.Name)
@@ -223,7 +223,7 @@ func clientOf(t *testing.T, c *sandbox.Cluster, pod *corev1.Pod) *http.Client {
 	return from
 }
 
-// expect makes a request, until it is answered as wanted.
+// expect repeats a request until it gets the wanted answer.
 func expect(t *testing.T, from *http.Client, address string, want answer) {
 	t.Helper()
 	eventually(t, patience, func(ctx context.Context) error {
@@ -235,8 +235,9 @@ func expect(t *testing.T, from *http.Client, address string, want answer) {
 	})
 }
 
-// way makes requests until ten are answered, and returns through which of the clusters they went: all whose host nodes forwarded
-// packets. The gateways between these, and no other, have to have carried the requests and the answers.
+// way repeats a request until ten are answered, and returns the clusters on their path: all clusters whose host nodes
+// forwarded packets. It checks that the gateways between these clusters, and no others, carried the requests and the
+// answers.
 func (f *federation) way(t *testing.T, from *http.Client, address string) (through []string) {
 	t.Helper()
 	const requests = 10
@@ -252,7 +253,8 @@ func (f *federation) way(t *testing.T, from *http.Client, address string) (throu
 			through = append(through, f.Clusters[i].Name)
 		}
 	}
-	// A request is two packets at least, and two come back. One a second is Liqo's, by which the gateways check their connection.
+	// A request is at least two packets, and so is its answer. Liqo's gateways check their connection with one packet a
+	// second.
 	atLeast := requests + int(time.Since(began).Seconds()) + 1
 	var gateways []string
 	for name, after := range f.tunneled(t) {
@@ -264,7 +266,8 @@ func (f *federation) way(t *testing.T, from *http.Client, address string) (throu
 	return through
 }
 
-// gatewaysOf are the gateways of the way through clusters: between two, or between the broker's and the others.
+// gatewaysOf returns the gateways on a path through clusters: between two of them, or between the broker's and each
+// other one.
 func (f *federation) gatewaysOf(through []string) (gateways []string) {
 	if len(through) == 0 {
 		return nil
@@ -298,8 +301,8 @@ func (f *federation) forwarded(t *testing.T) (packets []int) {
 	return packets
 }
 
-// settled waits until the host nodes have forwarded nothing for a while, because the ends of earlier connections may be on
-// their way, and returns what they have forwarded.
+// settled waits until the host nodes have not forwarded packets for a while, because the last packets of earlier
+// connections may still arrive. It returns the numbers of packets that they have forwarded.
 func (f *federation) settled(t *testing.T) (packets []int) {
 	t.Helper()
 	const quiet = 500 * time.Millisecond

@@ -15,25 +15,25 @@ import (
 )
 
 const (
-	// measuredRequests are those whose median is the latency; sendingTime is how long bytes are counted, senders how many
-	// connections send them.
+	// measuredRequests is the number of requests whose median is the latency. sendingTime is how long bytes are
+	// counted, and senders the number of connections that send them.
 	measuredRequests = 100
 	sendingTime      = 3 * time.Second
 	senders          = 4
-	// bodySize is less than what net/http's server reads of a body that its handler leaves alone (256 KiB).
+	// bodySize is less than net/http's server reads of a body that its handler does not read (256 KiB).
 	bodySize = 200 << 10
 )
 
-// figure is what a path does.
+// figure has the measurements of one path.
 type figure struct {
 	path string
-	// latency is that of a request over a connection that there is.
+	// latency is a request's latency over an existing connection.
 	latency time.Duration
 	// throughput is in bytes a second.
 	throughput float64
 }
 
-// measure keeps the latency and the throughput of a path from a pod to an address, in the whole form of the suite.
+// measure records the latency and the throughput of a path from a pod to an address, unless the tests are short.
 func (f *federation) measure(t *testing.T, path string, from *http.Client, address string) {
 	t.Helper()
 	if testing.Short() {
@@ -54,7 +54,7 @@ func (f *federation) measure(t *testing.T, path string, from *http.Client, addre
 	f.figures = append(f.figures, figure{path, latencies[len(latencies)/2], throughput(t, kept, address)})
 }
 
-// throughput sends bodies by several connections, and returns how many bytes a second arrive.
+// throughput sends bodies over several connections, and returns how many bytes arrive each second.
 func throughput(t *testing.T, from *http.Client, address string) float64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), sendingTime+10*time.Second)
@@ -95,7 +95,7 @@ func send(ctx context.Context, from *http.Client, address string) error {
 	return err
 }
 
-// reportFigures logs each path beside the last one measured, which is one hop with Liqo's own virtual kubelet.
+// reportFigures logs each path beside the last measured one, which is one hop with Liqo's own virtual kubelet.
 func (f *federation) reportFigures(t *testing.T) {
 	t.Helper()
 	if len(f.figures) == 0 {

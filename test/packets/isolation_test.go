@@ -30,18 +30,20 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// scanTimeout is how long a scan waits for one address; tens of milliseconds are what an answer takes.
+// scanTimeout is how long a scan waits for one address; an answer takes tens of milliseconds.
 const scanTimeout = 500 * time.Millisecond
 
-// owned are pods by their own addresses, and to whom they belong.
+// owned maps the pods' own addresses to the clusters that own the pods.
 type owned map[string]string
 
-// sideBySide are two consumers with the same pod ranges, namespaces and names, and the broker's cluster with pods of its own.
+// sideBySide is two consumers with the same pod ranges, namespaces and names, and the broker's cluster with pods of its
+// own.
 type sideBySide struct {
 	pods owned
-	// asker and away are pods of the first consumer, here of the broker's cluster, which are at home.
+	// asker and away are pods of the first consumer, here is a pod of the broker's cluster. asker and here run in their
+	// own clusters.
 	asker, away, here *corev1.Pod
-	// mapped are addresses of the broker's external CIDR, by namespaces of the broker's cluster.
+	// mapped has addresses of the broker's external CIDR, by namespaces of the broker's cluster.
 	mapped map[string][]string
 	// from is the network of asker.
 	from *http.Client
@@ -49,7 +51,7 @@ type sideBySide struct {
 
 func (f *federation) sideBySide(t *testing.T, namespace string) (s sideBySide) {
 	t.Helper()
-	far := f.providers[1] // The first consumer reaches all that is at the other provider through a network of its own.
+	far := f.providers[1] // The first consumer reaches all pods at the other provider through a network of its own.
 	s.pods = owned{}
 	for _, c := range []*sandbox.Cluster{f.consumer, f.other, f.broker} {
 		ns := f.namespace(t, c, namespace)
@@ -71,7 +73,7 @@ func (f *federation) sideBySide(t *testing.T, namespace string) (s sideBySide) {
 		expectAll(t, clientOf(t, c, home), f.expose(t, c, ns).Spec.ClusterIP, "away", "home")
 	}
 	require.Len(t, s.pods, 6)
-	// The pod in the broker's cluster needs no other address.
+	// The local pod in the broker's cluster needs no mapped address.
 	s.mapped = f.waitMapped(t, map[string]int{
 		f.consumer.RemoteNamespace(namespace): 2, f.other.RemoteNamespace(namespace): 2, namespace: 1,
 	})
@@ -80,7 +82,7 @@ func (f *federation) sideBySide(t *testing.T, namespace string) (s sideBySide) {
 	return s
 }
 
-// isolated has a pod of the first consumer, and the gateway of the first consumer, look for pods of others.
+// isolated scans for pods of others, from a pod and from the gateway of the first consumer.
 func (f *federation) isolated(t *testing.T) {
 	s := f.sideBySide(t, "same")
 	own := s.pods.of(f.consumer.Name)
@@ -96,11 +98,11 @@ func (f *federation) isolated(t *testing.T) {
 	assert.Subset(t, found, own, "it finds its own")
 	assert.Empty(t, without(found, own), "and no other")
 
-	raw := f.visible(t, f.broker) // No consumer routes these to the broker, unless it means to.
+	raw := f.visible(t, f.broker) // No consumer routes these to the broker unintentionally.
 	require.Subset(t, raw, s.mapped[f.consumer.RemoteNamespace("same")])
 	gateway := f.seizeGateway(t)
 	found = nil
-	eventually(t, patience, func(context.Context) error { // On a busy machine an answer may come too late.
+	eventually(t, patience, func(context.Context) error { // On a busy machine an answer may be late.
 		if found = scan(t, gateway, raw); len(found) == 0 {
 			return errors.New("it does not find its own at the provider")
 		}
@@ -110,7 +112,8 @@ func (f *federation) isolated(t *testing.T) {
 	assert.Empty(t, without(found, own), "and no other")
 }
 
-// isolatedMeanwhile has a pod of the first consumer ask pods of others while the gateway of the broker's cluster starts.
+// isolatedMeanwhile sends requests from a pod of the first consumer to pods of others while the gateway of the broker's
+// cluster starts.
 func (f *federation) isolatedMeanwhile(t *testing.T) {
 	wholeOnly(t)
 	s := f.sideBySide(t, "meanwhile")
@@ -147,7 +150,7 @@ func (f *federation) isolatedMeanwhile(t *testing.T) {
 	assert.Zero(t, answered)
 }
 
-// of are the addresses of the pods of an owner.
+// of returns the addresses of an owner's pods.
 func (o owned) of(owner string) (addresses []string) {
 	for address, of := range o {
 		if of == owner {
@@ -158,12 +161,12 @@ func (o owned) of(owner string) (addresses []string) {
 	return addresses
 }
 
-// without are the addresses that are not among others.
+// without returns the addresses that others does not contain.
 func without(addresses, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(addresses), func(a string) bool { return slices.Contains(others, a) })
 }
 
-// called is what a pod answers now.
+// called returns the answer of a pod now.
 func (f *federation) called(t *testing.T, from *http.Client, pod *corev1.Pod) (got answer) {
 	t.Helper()
 	eventually(t, patience, func(ctx context.Context) (err error) {
@@ -173,7 +176,8 @@ func (f *federation) called(t *testing.T, from *http.Client, pod *corev1.Pod) (g
 	return got
 }
 
-// waitMapped waits until so many addresses of namespaces of the broker's cluster are mapped, and returns those of its external CIDR.
+// waitMapped waits until Liqo has mapped the wanted number of addresses in namespaces of the broker's cluster, and
+// returns the mapped ones.
 func (f *federation) waitMapped(t *testing.T, want map[string]int) (addresses map[string][]string) {
 	t.Helper()
 	eventually(t, patience, func(ctx context.Context) error {
@@ -197,7 +201,7 @@ func (f *federation) waitMapped(t *testing.T, want map[string]int) (addresses ma
 	return addresses
 }
 
-// configurations are those of the networks that a cluster is connected with.
+// configurations returns the Configurations of the networks that a cluster is connected to.
 func (f *federation) configurations(t *testing.T, c *sandbox.Cluster) []networkingv1beta1.Configuration {
 	t.Helper()
 	var list networkingv1beta1.ConfigurationList
@@ -205,7 +209,7 @@ func (f *federation) configurations(t *testing.T, c *sandbox.Cluster) []networki
 	return list.Items
 }
 
-// asSeen is how a cluster sees an address of the broker's external CIDR.
+// asSeen returns an address of the broker's external CIDR as a cluster sees it.
 func (f *federation) asSeen(t *testing.T, c *sandbox.Cluster, external string) string {
 	t.Helper()
 	for _, conf := range f.configurations(t, c) {
@@ -219,15 +223,15 @@ func (f *federation) asSeen(t *testing.T, c *sandbox.Cluster, external string) s
 	return ""
 }
 
-// unknownSource is the address under which a cluster sees all callers behind the broker's: the first of the broker's external
-// CIDR.
+// unknownSource returns the address that a cluster sees for all callers that come through the broker's cluster: the
+// first of the broker's external CIDR.
 func (f *federation) unknownSource(t *testing.T, c *sandbox.Cluster) string {
 	t.Helper()
 	return f.asSeen(t, c, "10.70.0.0")
 }
 
-// visible are the addresses that pods may have, of all ranges that a cluster sees: those of its own, and those of others as it
-// remaps them. Pods of the N-th cluster have addresses of X.Y.N.0/24, and external addresses are given out in order.
+// visible returns the possible pod addresses in all ranges that a cluster sees: its own, and the remapped ranges of
+// other clusters. Pods of the N-th cluster have addresses of X.Y.N.0/24, and external addresses are allocated in order.
 func (f *federation) visible(t *testing.T, c *sandbox.Cluster) []string {
 	t.Helper()
 	addresses := f.inRange(networkingv1beta1.ClusterConfigCIDR{
@@ -259,7 +263,8 @@ func (f *federation) inRange(cidr networkingv1beta1.ClusterConfigCIDR) (addresse
 	return addresses
 }
 
-// scan asks all addresses, and returns the own addresses of the pods that answer, or the address of another server.
+// scan sends requests to all addresses, and returns the own addresses of the pods that answer, or the address of
+// another server.
 func scan(t *testing.T, from *http.Client, addresses []string) (found []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -282,7 +287,7 @@ func scan(t *testing.T, from *http.Client, addresses []string) (found []string) 
 	return slices.Compact(found)
 }
 
-// serverAt returns "" if nothing answers HTTP requests at an address.
+// serverAt returns the server at an address, and "" if no server answers HTTP requests there.
 func serverAt(ctx context.Context, from *http.Client, address string) string {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+endpoint(address), nil)
 	if err != nil {
@@ -300,8 +305,9 @@ func serverAt(ctx context.Context, from *http.Client, address string) string {
 	return got.Called
 }
 
-// seizeGateway has the gateway of the first consumer send all of 10.0.0.0/8 through its tunnel to the broker, from an address of the
-// consumer's pod range, as the administrator of that cluster can. It returns a client there.
+// seizeGateway makes the gateway of the first consumer send all of 10.0.0.0/8 through its tunnel to the broker, from an
+// address of the consumer's pod range. An administrator of that cluster can do this. It returns a client in the
+// gateway.
 func (f *federation) seizeGateway(t *testing.T) *http.Client {
 	t.Helper()
 	for _, p := range f.Status().Processes {
@@ -327,7 +333,7 @@ func handleOf(pid int) (handle *netlink.Handle, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // And no end of that: the thread ends with the goroutine.
+		runtime.LockOSThread() // Not unlocked: the thread ends with the goroutine.
 		if err = unix.Setns(int(file.Fd()), unix.CLONE_NEWNET); err == nil {
 			handle, err = netlink.NewHandle()
 		}
@@ -336,7 +342,7 @@ func handleOf(pid int) (handle *netlink.Handle, err error) {
 	return handle, err
 }
 
-// rerouted changes the network namespace of a process, until the test ends.
+// rerouted changes the routes in the network namespace of a process, until the test ends.
 func rerouted(t *testing.T, pid int) {
 	t.Helper()
 	handle, err := handleOf(pid)
@@ -348,7 +354,7 @@ func rerouted(t *testing.T, pid int) {
 	require.NoError(t, handle.AddrAdd(loopback, &netlink.Addr{IPNet: &net.IPNet{IP: source, Mask: net.CIDRMask(32, 32)}}))
 	tunnel, err := handle.LinkByName("liqo-tunnel")
 	require.NoError(t, err)
-	// Before the rules of Liqo, and after that of the local addresses.
+	// Before Liqo's rules, and after the rule for local addresses.
 	const table = 77
 	_, all, err := net.ParseCIDR("10.0.0.0/8")
 	require.NoError(t, err)
@@ -359,13 +365,13 @@ func rerouted(t *testing.T, pid int) {
 	t.Cleanup(func() { require.NoError(t, handle.RuleDel(rule)) })
 }
 
-// reached runs pods of a consumer, and logs how long after a pod is Ready and shows its address it is reached.
+// reached runs pods of a consumer, and logs how long after a pod is Ready and shows its address requests reach it.
 func (f *federation) reached(t *testing.T) {
 	ns := f.namespace(t, f.consumer, "reached")
 	asker := local(f.consumer, ns, "asker")
 	f.run(t, f.consumer, asker)
 	from := clientOf(t, f.consumer, asker)
-	from.Timeout = 100 * time.Millisecond // A lost packet is sent again after a second only.
+	from.Timeout = 100 * time.Millisecond // A lost packet is sent again only after a second.
 	var took []time.Duration
 	for i := range 5 {
 		pod := at(ns, fmt.Sprintf("away-%d", i), f.providers[1])

@@ -24,13 +24,15 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// changed is how long a change of the way may take. Liqo's gateways need ten seconds to report a loss: five pings, 2 s apart.
+// changed is how long a change of the path may take. Liqo's gateways need ten seconds to report a loss: five pings, 2 s
+// apart.
 const changed = 30 * time.Second
 
-// proxied is how long kube-proxy may take: a second by itself, and some more on a busy machine.
+// proxied is how long kube-proxy may take to update: a second, and more on a busy machine.
 const proxied = 6 * time.Second
 
-// TestPackets asks pods from pods, in one federation. The last two steps connect its providers, and change its virtual kubelets.
+// TestPackets sends requests between pods in one federation. The last two steps connect its providers, and change its
+// virtual kubelets.
 func TestPackets(t *testing.T) {
 	f := start(t)
 	t.Run("one hop", func(t *testing.T) {
@@ -58,7 +60,7 @@ func TestPackets(t *testing.T) {
 	f.reportFigures(t)
 }
 
-// TestOpaqueAddresses has a consumer with nothing of ours.
+// TestOpaqueAddresses uses a consumer without this repository's components.
 func TestOpaqueAddresses(t *testing.T) {
 	wholeOnly(t)
 	f := startWith(t, sandbox.Options{
@@ -86,7 +88,8 @@ func TestOpaqueAddresses(t *testing.T) {
 
 func endpoint(address string) string { return net.JoinHostPort(address, strconv.Itoa(sandbox.WebPort)) }
 
-// oneHop asks between a pod of the broker's cluster and one at the first provider, in both directions and by a Service.
+// oneHop sends requests between a pod of the broker's cluster and a pod at the first provider, in both directions and
+// through a Service.
 func (f *federation) oneHop(t *testing.T, namespace string, remotePod func(namespace, name string) *corev1.Pod) {
 	provider := f.providers[0]
 	ns := f.namespace(t, f.broker, namespace)
@@ -110,7 +113,7 @@ func (f *federation) oneHop(t *testing.T, namespace string, remotePod func(names
 	expectAll(t, remote, f.serviceIP(t, provider, f.broker.RemoteNamespace(ns)), "away", "home")
 }
 
-// expose makes a Service of the pods of a namespace.
+// expose creates a Service for the pods of a namespace.
 func (f *federation) expose(t *testing.T, c *sandbox.Cluster, namespace string) *corev1.Service {
 	t.Helper()
 	svc := &corev1.Service{
@@ -123,7 +126,7 @@ func (f *federation) expose(t *testing.T, c *sandbox.Cluster, namespace string) 
 	return svc
 }
 
-// serviceIP waits for the Service in another cluster.
+// serviceIP waits until the Service exists in another cluster, and returns its ClusterIP.
 func (f *federation) serviceIP(t *testing.T, c *sandbox.Cluster, namespace string) string {
 	t.Helper()
 	var svc corev1.Service
@@ -133,7 +136,7 @@ func (f *federation) serviceIP(t *testing.T, c *sandbox.Cluster, namespace strin
 	return svc.Spec.ClusterIP
 }
 
-// expectAll asks a Service until each of the pods, and no other, has answered.
+// expectAll sends requests to a Service until each of the pods has answered, and fails if another pod does.
 func expectAll(t *testing.T, from *http.Client, clusterIP string, pods ...string) {
 	t.Helper()
 	eventually(t, patience, func(ctx context.Context) error {
@@ -154,7 +157,7 @@ func expectAll(t *testing.T, from *http.Client, clusterIP string, pods ...string
 	})
 }
 
-// aggregated asks a pod at the provider with which the consumer has no network.
+// aggregated sends requests to a pod at the provider that the consumer has no network with.
 func (f *federation) aggregated(t *testing.T) {
 	provider := f.providers[1]
 	ns := f.namespace(t, f.consumer, "through")
@@ -176,7 +179,8 @@ func (f *federation) aggregated(t *testing.T) {
 	f.measure(t, "two hops through the broker", from, endpoint(pod.Status.PodIP))
 }
 
-// direct asks a pod at the provider that the consumer has a network with, while it is up, cut, and up again.
+// direct sends requests to a pod at the provider that the consumer has a network with, while that network is up, cut,
+// and up again.
 func (f *federation) direct(t *testing.T) {
 	provider := f.providers[0]
 	ns := f.namespace(t, f.consumer, "directly")
@@ -218,15 +222,15 @@ func (f *federation) direct(t *testing.T) {
 	}
 }
 
-// attempt is a request that a client made.
+// attempt is a request that a client sent.
 type attempt struct {
 	at  time.Time
 	got answer
 	err error
 }
 
-// underTraffic runs a pod that may be at either provider in a namespace of the consumer, exposes it, and asks the Service 20 times
-// a second until the returned function is called.
+// underTraffic runs a pod in a namespace of the consumer that may be assigned to either provider, exposes it, and sends
+// 20 requests a second to the Service until the returned function is called.
 func (f *federation) underTraffic(t *testing.T, namespace string, others ...*corev1.Pod) (from *http.Client, pod *corev1.Pod, traffic func() []attempt) {
 	t.Helper()
 	asker := local(f.consumer, namespace, "asker")
@@ -246,11 +250,11 @@ func (f *federation) underTraffic(t *testing.T, namespace string, others ...*cor
 	return from, pod, startTraffic(t, from, svc.Spec.ClusterIP)
 }
 
-// place is the cluster where a pod of the consumer runs.
+// place returns the cluster where a pod of the consumer runs.
 func place(pod *corev1.Pod) string { return pod.Annotations[brokeringv1alpha1.RootClusterAnnotation] }
 
-// awaitMove waits until the pod is Ready at another provider, answers there, and does not answer under its old address. It
-// returns its old address.
+// awaitMove waits until the pod is Ready at another provider, answers there, and no longer answers at its old address.
+// It returns the old address.
 func (f *federation) awaitMove(t *testing.T, from *http.Client, pod *corev1.Pod) string {
 	t.Helper()
 	old, before := place(pod), pod.Status.PodIP
@@ -274,7 +278,7 @@ func (f *federation) awaitMove(t *testing.T, from *http.Client, pod *corev1.Pod)
 	return before
 }
 
-// drained drains the provider of the only pod of a Service under traffic.
+// drained drains the provider of a Service's only pod under traffic.
 func (f *federation) drained(t *testing.T) {
 	from, pod, traffic := f.underTraffic(t, f.namespace(t, f.consumer, "drained"))
 	old := place(pod)
@@ -284,8 +288,8 @@ func (f *federation) drained(t *testing.T) {
 	report(t, "drained", old, before, pod, traffic())
 }
 
-// drainedOfTwo drains the provider of one of two pods of a Service: the other one answers from the time on that the first is
-// not Ready. Requests fail for a moment only after the first is not Ready, and after it is Ready again.
+// drainedOfTwo drains the provider of one of a Service's two pods: the other one answers once the first is not Ready.
+// Requests may fail only for a short time after the first pod becomes not Ready, and after it becomes Ready again.
 func (f *federation) drainedOfTwo(t *testing.T) {
 	ns := f.namespace(t, f.consumer, "two")
 	staying := local(f.consumer, ns, "a-staying")
@@ -323,13 +327,13 @@ func (f *federation) drainedOfTwo(t *testing.T) {
 	}
 }
 
-// readySince is when a pod that is Ready became so, in seconds.
+// readySince returns when a Ready pod became Ready, with a precision of seconds.
 func readySince(pod *corev1.Pod) time.Time {
 	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
 	return pod.Status.Conditions[i].LastTransitionTime.Time
 }
 
-// failedOver stops all that runs at the provider of a pod under traffic.
+// failedOver stops all processes at the provider of a pod under traffic.
 func (f *federation) failedOver(t *testing.T) {
 	from, pod, traffic := f.underTraffic(t, f.namespace(t, f.consumer, "failover"))
 	old := place(pod)
@@ -370,7 +374,8 @@ func (f *federation) waitProvider(t *testing.T, name string) {
 	}
 }
 
-// report logs what came of the requests while a pod moved. Some are made after the move, and are answered.
+// report logs the results of the requests during a move. The traffic must continue after the move, and its last request
+// must be answered.
 func report(t *testing.T, what, old, before string, pod *corev1.Pod, attempts []attempt) {
 	t.Helper()
 	failed, first, last := outage(attempts)
@@ -380,7 +385,8 @@ func report(t *testing.T, what, old, before string, pod *corev1.Pod, attempts []
 	assert.Less(t, last.Sub(first), 30*time.Second)
 }
 
-// outage counts the requests that failed, and returns when the first was made and the first answered one after the last.
+// outage returns the number of failed requests, the time of the first of them, and the time of the first successful one
+// after the last.
 func outage(attempts []attempt) (failed int, first, last time.Time) {
 	for i, a := range attempts {
 		if a.err == nil {
@@ -395,8 +401,8 @@ func outage(attempts []attempt) (failed int, first, last time.Time) {
 	return failed, first, last
 }
 
-// startTraffic asks an address 20 times a second until the returned function is called, which waits for one more answer and
-// returns what came of all requests.
+// startTraffic sends 20 requests a second to an address until the returned function is called. That function waits for
+// one more answer and returns the results of all requests.
 func startTraffic(t *testing.T, from *http.Client, address string) func() []attempt {
 	t.Helper()
 	attempts, stop := record(t, from, address)
@@ -416,7 +422,7 @@ func startTraffic(t *testing.T, from *http.Client, address string) func() []atte
 	}
 }
 
-// record asks an address 20 times a second until stop is called. It returns what came of the requests so far.
+// record sends 20 requests a second to an address until stop is called. soFar returns the results so far.
 func record(t *testing.T, from *http.Client, address string) (soFar func() []attempt, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

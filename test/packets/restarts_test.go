@@ -19,15 +19,16 @@ import (
 // calm is how long all requests must be answered after a restart.
 const calm = 5 * time.Second
 
-// restart is what is run anew under traffic.
+// restart is a component that is restarted under traffic.
 type restart struct {
 	what string
 	do   func(*testing.T)
-	// limit is how long no request may be answered.
+	// limit is how long requests may fail.
 	limit time.Duration
 }
 
-// restarts asks a pod at the provider with which the consumer has no network, while what is between them is run anew.
+// restarts sends requests to a pod at the provider that the consumer has no network with, while components between them
+// are restarted.
 func (f *federation) restarts(t *testing.T) {
 	wholeOnly(t)
 	far := f.providers[1]
@@ -44,7 +45,7 @@ func (f *federation) restarts(t *testing.T) {
 	gateway := func(c, peer *sandbox.Cluster) func(*testing.T) {
 		return func(t *testing.T) { deletePod(t, c, "liqo-tenant-"+peer.Name, "gw-"+peer.Name) }
 	}
-	// What is not in the path of packets: no request fails on an idle machine.
+	// aside is for components that are not in the path of packets: on an idle machine no request fails.
 	const aside, inThePath = 3 * time.Second, 60 * time.Second
 	for _, r := range []restart{
 		{"the broker", component("broker/liqo-broker"), aside},
@@ -89,7 +90,8 @@ func awaitCalm(t *testing.T, from *http.Client, address string) {
 	})
 }
 
-// deletePod deletes the pods whose names begin so, and waits until others are Ready: their network is a new one.
+// deletePod deletes the pods with this name prefix, and waits until their replacements are Ready: these have new
+// networks.
 func deletePod(t *testing.T, c *sandbox.Cluster, namespace, prefix string) {
 	t.Helper()
 	pods := func(ctx context.Context) (found []corev1.Pod, err error) {

@@ -22,14 +22,14 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// chained is a Service of the first consumer with a pod there and one at each provider.
+// chained is a Service of the first consumer with one pod in the consumer and one at each provider.
 type chained struct {
-	// home is the pod in the consumer, away are those at the providers, as the consumer sees them.
+	// home is the pod in the consumer; away has the pods at the providers, as the consumer sees them.
 	home *corev1.Pod
 	away []*corev1.Pod
-	// atBroker are those of away as the broker's cluster sees them, there as the providers do.
+	// atBroker has the same pods as the broker's cluster sees them, there as the providers do.
 	atBroker, there []*corev1.Pod
-	// namespaces are those of the Service, by cluster.
+	// namespaces has the Service's namespace in each cluster.
 	namespaces map[*sandbox.Cluster]string
 	service    *corev1.Service
 }
@@ -54,7 +54,7 @@ func (f *federation) chain(t *testing.T, namespace string) (s chained) {
 	return s
 }
 
-// own are the pods by their names, with the addresses that they have where they run.
+// own returns the pods by their names, with their addresses in the clusters where they run.
 func (s chained) own() map[string]string {
 	own := map[string]string{s.home.Name: s.home.Status.PodIP}
 	for _, pod := range s.there {
@@ -63,7 +63,8 @@ func (s chained) own() map[string]string {
 	return own
 }
 
-// service has endpoints in the consumer and at both providers, which have no network with each other, and is asked from each.
+// service has endpoints in the consumer and at both providers, which have no network with each other. It is called from
+// each of them.
 func (f *federation) service(t *testing.T) {
 	began := time.Now()
 	s := f.chain(t, "service")
@@ -101,7 +102,7 @@ func (f *federation) service(t *testing.T) {
 	}
 	f.expectEndpoints(t, s, want)
 
-	// The broker's cluster has no pod of the Service: one of its own asks.
+	// The broker's cluster has no pod of the Service, so a separate pod sends the requests.
 	outsider := local(f.broker, f.namespace(t, f.broker, "outsider"), "outsider")
 	f.run(t, f.broker, outsider)
 	for cluster, pod := range map[*sandbox.Cluster]*corev1.Pod{
@@ -115,8 +116,8 @@ func (f *federation) service(t *testing.T) {
 	}
 }
 
-// serviceDirectly connects the networks of the providers: they go on to use the addresses through the broker's cluster, until
-// the Service asks Liqo for direct connections.
+// serviceDirectly connects the networks of the providers: they continue to use the addresses through the broker's
+// cluster, until the Service asks Liqo for direct connections.
 func (f *federation) serviceDirectly(t *testing.T) {
 	wholeOnly(t)
 	s := f.chain(t, "directly-served")
@@ -156,7 +157,8 @@ func (f *federation) serviceDirectly(t *testing.T) {
 	f.measure(t, "provider to provider directly", clientOf(t, near, s.there[0]), endpoint(want[near]["away-2"][0]))
 }
 
-// relayed is the address by which a provider reaches what has an address in the broker's cluster: of the broker's external CIDR.
+// relayed returns the address under which a provider reaches an address of the broker's cluster: it is in the broker's
+// external CIDR.
 func (f *federation) relayed(t *testing.T, provider *sandbox.Cluster, s chained, address string) (external string) {
 	t.Helper()
 	eventually(t, patience, func(ctx context.Context) error {
@@ -178,7 +180,7 @@ func (f *federation) relayed(t *testing.T, provider *sandbox.Cluster, s chained,
 	return f.asSeen(t, provider, external)
 }
 
-// expectEndpoints waits until the EndpointSlices of the clusters have the wanted endpoints, and no other.
+// expectEndpoints waits until the EndpointSlices of the clusters have exactly the wanted endpoints.
 func (f *federation) expectEndpoints(t *testing.T, s chained, want map[*sandbox.Cluster]map[string][]string) {
 	t.Helper()
 	for cluster, endpoints := range want {
@@ -187,7 +189,7 @@ func (f *federation) expectEndpoints(t *testing.T, s chained, want map[*sandbox.
 	}
 }
 
-// compareEndpoints compares the endpoints in all EndpointSlices of the Service. An address is listed as often as it is there.
+// compareEndpoints compares the endpoints in all EndpointSlices of the Service, including duplicate addresses.
 func (f *federation) compareEndpoints(ctx context.Context, cluster *sandbox.Cluster, s chained, want map[string][]string) error {
 	var list discoveryv1.EndpointSliceList
 	err := cluster.Client.List(ctx, &list, client.InNamespace(s.namespaces[cluster]),
@@ -214,8 +216,9 @@ func (f *federation) compareEndpoints(ctx context.Context, cluster *sandbox.Clus
 	return nil
 }
 
-// expectEach asks each endpoint by its address, from a pod of a cluster. The endpoint sees that pod's address, as its cluster
-// sees it through a network with the pod's, or one address for all that come through the broker's cluster.
+// expectEach sends a request to each endpoint's address, from a pod of a cluster. If the two clusters have a network
+// with each other, the endpoint sees the pod's address as its own cluster maps it. Otherwise it sees the one address of
+// all callers through the broker's cluster.
 func (f *federation) expectEach(
 	t *testing.T, cluster *sandbox.Cluster, asker *corev1.Pod, s chained, endpoints map[string][]string,
 ) {
@@ -229,7 +232,7 @@ func (f *federation) expectEach(
 	}
 }
 
-// clusterOf is where the pod of that name runs.
+// clusterOf returns the cluster where the pod of that name runs.
 func (f *federation) clusterOf(s chained, name string) *sandbox.Cluster {
 	for i, pod := range s.there {
 		if pod.Name == name {
@@ -239,7 +242,8 @@ func (f *federation) clusterOf(s chained, name string) *sandbox.Cluster {
 	return f.consumer
 }
 
-// callerAt is how a cluster sees the caller, of a cluster and with an address of its own, who called an address.
+// callerAt returns the address that cluster at sees for a caller in cluster from: the caller has the address own and
+// called the address called.
 func (f *federation) callerAt(t *testing.T, at, from *sandbox.Cluster, own, called string) string {
 	t.Helper()
 	if at == from {
@@ -254,8 +258,8 @@ func (f *federation) callerAt(t *testing.T, at, from *sandbox.Cluster, own, call
 	return f.unknownSource(t, at)
 }
 
-// expectWays has the pods at the providers ask each other, through the cluster between, if it is not nil, and the pod in the
-// consumer, through the broker's cluster.
+// expectWays checks the paths of requests from the pods at the providers: to each other, through cluster between if it
+// is not nil, and to the pod in the consumer, through the broker's cluster.
 func (f *federation) expectWays(t *testing.T, s chained, want map[*sandbox.Cluster]map[string][]string, between *sandbox.Cluster) {
 	t.Helper()
 	for i, provider := range f.providers {

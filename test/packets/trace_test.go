@@ -12,10 +12,11 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// traced has each hop on the way through clusters, from a pod to an address, discard packets, by their TTL, and compares who says
-// so. The first node has its own address. The others are seen under the called one: the gateway behind the first node
-// translates it, and with it the answers. A gateway that discards what comes out of its tunnel is not heard:
-// Liqo's routes into the tunnel are for packets that the gateway forwards, so its own answer goes into its own cluster.
+// traced checks which hops on the path from a pod to an address discard packets because of their TTL. The first node
+// appears with its own address. All other hops appear with the called address, because the gateway behind the first
+// node translates it, and their answers with it. The answers of a gateway that discards a packet from its tunnel do not
+// arrive: Liqo's routes into the tunnel are only for packets that the gateway forwards, so its own answers are sent
+// into its own cluster.
 func (f *federation) traced(t *testing.T, c *sandbox.Cluster, pod *corev1.Pod, address string, clusters ...*sandbox.Cluster) {
 	t.Helper()
 	called := netip.MustParseAddr(address)
@@ -30,7 +31,7 @@ func (f *federation) traced(t *testing.T, c *sandbox.Cluster, pod *corev1.Pod, a
 		}
 	}
 	want = append(want, sandbox.Hop{Answer: called})
-	eventually(t, patience, func(ctx context.Context) error { // On a busy machine an answer may come too late.
+	eventually(t, patience, func(ctx context.Context) error { // On a busy machine an answer may be late.
 		hops, err := c.Trace(ctx, pod.Namespace, pod.Name, address)
 		if err != nil {
 			return err

@@ -88,7 +88,7 @@ func validateStatuses(t testing.TB, c *fake.Clientset) {
 		if err := acceptStatus(t, fresh, old); err != nil {
 			return true, nil, err
 		}
-		kept := old.DeepCopy() // Unlike in a fake clientset the rest of the pod stays.
+		kept := old.DeepCopy() // Unlike in a fake clientset, only the status changes.
 		kept.Status = *fresh.Status.DeepCopy()
 		return true, kept, c.Tracker().Update(podsResource, kept, fresh.Namespace)
 	})

@@ -32,7 +32,7 @@ func ended(p *corev1.Pod, disruption string) *corev1.Pod {
 	return p
 }
 
-// TestPodsThatWereEndedThere tests the ends of remote pods that this cluster did not end.
+// TestPodsThatWereEndedThere tests remote pods that end without a request of this cluster.
 func TestPodsThatWereEndedThere(t *testing.T) {
 	w := newWorld(t)
 	w.run(t.Context())
@@ -170,7 +170,7 @@ func (w *world) delete(name string) {
 	w.withoutShadow(name)
 }
 
-// eventuallyEnded waits until the end of a pod is shown, or the pod is gone.
+// eventuallyEnded waits until the local pod shows its end, or is gone.
 func (w *world) eventuallyEnded(name string) {
 	w.t.Helper()
 	require.Eventually(w.t, func() bool {
@@ -179,7 +179,7 @@ func (w *world) eventuallyEnded(name string) {
 	}, patience, tick)
 }
 
-// failShadow does what Liqo's controller does when it sees that a pod has failed.
+// failShadow sets the ShadowPod's phase to Failed, as Liqo's controller does when its pod has failed.
 func (w *world) failShadow(name string) {
 	w.t.Helper()
 	shadows := w.remoteLiqo.OffloadingV1beta1().ShadowPods("ns-home")
@@ -194,7 +194,7 @@ func (w *world) failShadow(name string) {
 	}
 }
 
-// forwardedAgain returns the pod that Liqo's controller makes when it has missed the end of the one before.
+// forwardedAgain returns the pod that Liqo's controller creates if it has missed the end of the previous one.
 func forwardedAgain(name string, before *corev1.Pod) *corev1.Pod {
 	again := before.DeepCopy()
 	again.UID, again.ResourceVersion = types.UID("again-"+name), ""
@@ -202,13 +202,13 @@ func forwardedAgain(name string, before *corev1.Pod) *corev1.Pod {
 	return again
 }
 
-// TestAPodIsNotTakenForTheOneBefore replaces a pod while the virtual kubelet does not run.
+// TestAPodIsNotTakenForTheOneBefore replaces a pod while no virtual kubelet runs.
 func TestAPodIsNotTakenForTheOneBefore(t *testing.T) {
 	image := func(image string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Spec.Containers[0].Image = image }
 	}
 	for name, tc := range map[string]struct {
-		// mark is the UID on the ShadowPod; age is how long before the next pod it was made.
+		// mark is the UID on the ShadowPod; age is how long before the next pod it was created.
 		mark     string
 		age      time.Duration
 		started  bool
@@ -251,7 +251,7 @@ func TestAPodIsNotTakenForTheOneBefore(t *testing.T) {
 				require.Equal(t, "db:1", w.shadow("db-0").Spec.Pod.Containers[0].Image)
 				return
 			}
-			w.withoutShadow("db-0") // Until the remote pod is gone.
+			w.withoutShadow("db-0") // It exists until the remote pod is gone.
 			require.NotEqual(t, corev1.PodRunning, w.localPod("db-0").Status.Phase)
 			w.remove(there.Name)
 			require.Equal(t, "db:2", w.forwarded("db-0").Spec.Containers[0].Image)

@@ -13,7 +13,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// TestPodsAreAccepted has one reflection for all pods: Liqo's identity of a virtual kubelet is a package variable.
+// TestPodsAreAccepted shares one reflection between all pods, because Liqo keeps the identity of a virtual kubelet in a
+// package variable.
 func TestPodsAreAccepted(t *testing.T) {
 	w := newWorld(t)
 	w.run(t.Context())
@@ -86,7 +87,7 @@ func TestPodsAreAccepted(t *testing.T) {
 		status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}}
 		w.runs(there, status)
 		w.shown("job", corev1.PodSucceeded)
-		w.shadow("job") // For its logs.
+		w.shadow("job") // It is kept, so that the logs can be read.
 	})
 
 	t.Run("a pod that initialises again is not Ready", func(t *testing.T) {
@@ -116,7 +117,7 @@ func TestPodsAreAccepted(t *testing.T) {
 	})
 }
 
-// TestShadowPodsAreAccepted tests that the next API server accepts the pods, and that they keep their fields.
+// TestShadowPodsAreAccepted tests that the provider's API server accepts the pods, and that they keep their fields.
 func TestShadowPodsAreAccepted(t *testing.T) {
 	w := newWorld(t)
 	w.run(t.Context())
@@ -201,7 +202,7 @@ func TestReadinessGatesAreOfThisCluster(t *testing.T) {
 	w.update(there)
 	w.eventually("gated", func(p *corev1.Pod) bool { return conditions(p)[corev1.PodReady] == corev1.ConditionFalse })
 
-	// A ShadowPod of another virtual kubelet has the gate, which is not opened there.
+	// A ShadowPod of another virtual kubelet has the readiness gate, which no controller there sets.
 	w.create(pod("forwarded-with-its-gate", gated))
 	status := running("main")
 	status.Conditions[0].Status, status.Conditions[0].Reason = corev1.ConditionFalse, "ReadinessGatesNotReady"

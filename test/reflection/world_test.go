@@ -40,7 +40,7 @@ type noNetworks struct{}
 func (noNetworks) View() netconfig.View     { return netconfig.View{} }
 func (noNetworks) Of(string) netconfig.View { return netconfig.View{} }
 
-// world is a cluster whose namespace "ns" is offloaded to another one as "ns-home".
+// world is a cluster whose namespace "ns" is offloaded to another cluster as "ns-home".
 type world struct {
 	t             *testing.T
 	local, remote *fake.Clientset
@@ -114,7 +114,7 @@ func (w *world) create(p *corev1.Pod) *corev1.Pod {
 	return stored
 }
 
-// shadow returns the ShadowPod of a pod, once there is one.
+// shadow waits for the ShadowPod of a pod, and returns it.
 func (w *world) shadow(name string) *offloadingv1beta1.ShadowPod {
 	w.t.Helper()
 	var shadow *offloadingv1beta1.ShadowPod
@@ -126,7 +126,7 @@ func (w *world) shadow(name string) *offloadingv1beta1.ShadowPod {
 	return shadow
 }
 
-// forwarded returns the pod that Liqo's controller makes of the ShadowPod.
+// forwarded returns the pod that Liqo's controller creates from the ShadowPod.
 func (w *world) forwarded(name string) *corev1.Pod {
 	w.t.Helper()
 	shadow := w.shadow(name)
@@ -151,7 +151,7 @@ func (w *world) runs(p *corev1.Pod, status corev1.PodStatus) *corev1.Pod {
 	return stored
 }
 
-// update stores a remote pod as it has become.
+// update stores a changed remote pod.
 func (w *world) update(p *corev1.Pod) {
 	w.t.Helper()
 	require.NoError(w.t, w.remote.Tracker().Update(podsResource, p.DeepCopy(), "ns-home"))
@@ -179,7 +179,7 @@ func (w *world) shown(name string, phase corev1.PodPhase) *corev1.Pod {
 	return w.eventually(name, func(p *corev1.Pod) bool { return p.Status.Phase == phase })
 }
 
-// eventually waits until the local pod is as expected, and returns it.
+// eventually waits until is returns true for the local pod, and returns the pod.
 func (w *world) eventually(name string, is func(*corev1.Pod) bool) *corev1.Pod {
 	w.t.Helper()
 	var p *corev1.Pod
@@ -190,7 +190,7 @@ func (w *world) eventually(name string, is func(*corev1.Pod) bool) *corev1.Pod {
 	return p
 }
 
-// gone waits until there is neither the pod nor its ShadowPod.
+// gone waits until neither the pod nor its ShadowPod exists.
 func (w *world) gone(name string) {
 	w.t.Helper()
 	w.withoutShadow(name)
@@ -206,7 +206,7 @@ func (w *world) withoutShadow(name string) {
 	}, patience, tick, "the ShadowPod is gone")
 }
 
-// statuses returns the statuses that were written of a local pod, in order.
+// statuses returns the statuses that were written to a local pod, in order.
 func (w *world) statuses(name string) (written []corev1.PodStatus) {
 	for _, action := range w.local.Actions() {
 		update, is := action.(interface{ GetObject() runtime.Object })

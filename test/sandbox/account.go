@@ -11,16 +11,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Account makes a ServiceAccount of the cluster for a person, bound to a
-// ClusterRole everywhere, and returns a token of it.
+// Account creates a ServiceAccount of the cluster for a user, binds it to a ClusterRole in all namespaces, and returns
+// a token for it.
 func (c *Cluster) Account(ctx context.Context, namespace, name, clusterRole string) (string, error) {
 	return c.account(ctx, namespace, name, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: roleRef(clusterRole), Subjects: subjects(namespace, name),
 	})
 }
 
-// AccountOfConsumer makes a ServiceAccount of the broker's cluster that may do
-// there what the identity of a consumer may, and returns a token of it.
+// AccountOfConsumer creates a ServiceAccount of the broker's cluster with the rights of a consumer's identity there,
+// and returns a token for it.
 func (c *Cluster) AccountOfConsumer(ctx context.Context, consumer, name string) (string, error) {
 	namespace := tenantNamespace(consumer)
 	return c.account(ctx, namespace, name, &rbacv1.RoleBinding{

@@ -13,15 +13,15 @@ import (
 	"go.uber.org/zap"
 )
 
-// Backup writes what the cluster's etcd has to a file, as etcdctl snapshot save does.
+// Backup writes the content of the cluster's etcd to a file, as etcdctl snapshot save does.
 func (c *Cluster) Backup(ctx context.Context, file string) error {
 	endpoint := "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(c.plane.EtcdPort()))
 	_, err := snapshot.NewV3(zap.NewNop()).Save(ctx, clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()}, file)
 	return err
 }
 
-// Restore ends all processes of a cluster, as etcdutl snapshot restore has its etcd begin with what Backup wrote, and runs
-// them again. Revisions begin a billion above those of the backup, and all before count as compacted
+// Restore ends all processes of a cluster, initializes its etcd from the file of Backup, as etcdutl snapshot restore
+// does, and restarts them. Revisions begin a billion above the backup's, and all earlier ones count as compacted
 // (--bump-revision, --mark-compacted), so that watches from other clusters list again.
 func (s *Sandbox) Restore(ctx context.Context, cluster, file string) error {
 	if err := s.Kill(cluster); err != nil {

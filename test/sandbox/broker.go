@@ -34,13 +34,12 @@ const manifestNode = "liqo-broker"
 // BrokerNode returns the name of the broker's Node; "" if there is none.
 func (s *Sandbox) BrokerNode() string { return s.opts.BrokerNode }
 
-// servesBrokerNode reports whether one Node of the cluster stands for all of its
-// providers.
+// servesBrokerNode reports whether the cluster has one Node for all of its providers.
 func (c *Cluster) servesBrokerNode() bool {
 	return c.Role == RoleBroker && c.sandbox.opts.BrokerNode != ""
 }
 
-// audited are the namespaces whose ServiceAccounts are audited.
+// audited returns the namespaces whose ServiceAccounts are audited.
 func (c *Cluster) audited() []string {
 	if !c.servesBrokerNode() {
 		return nil
@@ -48,13 +47,11 @@ func (c *Cluster) audited() []string {
 	return []string{BrokerComponent}
 }
 
-// AuditLog is the path of what the broker cluster's API server notes of requests
-// by the ServiceAccounts of the broker's namespace, while the sandbox is up: one
-// audit.k8s.io/v1 Event in JSON a line.
+// AuditLog is the path of the audit log of the broker cluster's API server, while the sandbox runs. It has the requests
+// by the ServiceAccounts of the broker's namespace: one audit.k8s.io/v1 Event in JSON a line.
 func (s *Sandbox) AuditLog() string { return s.Cluster(Broker).plane.AuditLog() }
 
-// installBroker installs what deploy/ has for the broker's cluster, before it
-// peers with any provider.
+// installBroker installs the objects in deploy/ for the broker's cluster, before it peers with any provider.
 func (c *Cluster) installBroker(ctx context.Context) error {
 	manifests := []string{"crds", "guard.yaml", "virtual-kubelet-options.yaml", "broker.yaml"}
 	if c.sandbox.opts.Catalog {
@@ -89,9 +86,8 @@ func (c *Cluster) waitBroker(ctx context.Context) error {
 	return nil
 }
 
-// CatalogAddresses waits until the replicas of the catalog are ready, and returns
-// where each of them is: HOST:PORT, HTTPS unless Options.CatalogArgs say
-// otherwise.
+// CatalogAddresses waits until the replicas of the catalog are ready, and returns the address of each: HOST:PORT, with
+// HTTPS unless Options.CatalogArgs configure otherwise.
 func (s *Sandbox) CatalogAddresses(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
 	defer cancel()
@@ -125,10 +121,9 @@ func (s *Sandbox) CatalogAddresses(ctx context.Context) ([]string, error) {
 	return addresses, nil
 }
 
-// ApplyManifests applies files and directories of deploy/ as `kubectl apply
-// --server-side` does, with three changes: the broker's Node has the name
-// Options.BrokerNode, the broker also has Options.BrokerArgs, and Deployments
-// go to the cluster's host node.
+// ApplyManifests applies files and directories of deploy/ as `kubectl apply --server-side` does, with three changes:
+// the broker's Node has the name Options.BrokerNode, the broker also has Options.BrokerArgs, and Deployments run on the
+// cluster's host node.
 func (c *Cluster) ApplyManifests(ctx context.Context, names ...string) error {
 	for _, name := range names {
 		objects, err := readManifests(filepath.Join(binaries.ProductRoot(), "deploy", name))
@@ -144,8 +139,7 @@ func (c *Cluster) ApplyManifests(ctx context.Context, names ...string) error {
 				crds = append(crds, o)
 			}
 		}
-		// An owner for each file: objects that Liqo's chart made are changed, and
-		// keep the rest.
+		// A field owner for each file: it changes objects of Liqo's chart, and keeps their other fields.
 		if err := liqochart.Apply(ctx, c.Client, fieldOwner+"-"+filepath.Base(name), objects); err != nil {
 			return fmt.Errorf("deploy/%s: %w", name, err)
 		}
@@ -217,7 +211,7 @@ func (c *Cluster) adaptManifest(o *unstructured.Unstructured) error {
 	return nil
 }
 
-// appendArgs gives further arguments to the first container.
+// appendArgs appends arguments to the first container's.
 func appendArgs(o *unstructured.Unstructured, path, more []string) error {
 	containers, _, err := unstructured.NestedSlice(o.Object, path...)
 	if err != nil {
@@ -240,8 +234,8 @@ func appendArgs(o *unstructured.Unstructured, path, more []string) error {
 	return unstructured.SetNestedSlice(o.Object, containers, path...)
 }
 
-// renameNode replaces the name of the broker's Node wherever a manifest has it:
-// as an argument, as the one object that a role is for, and in policies.
+// renameNode replaces the name of the broker's Node everywhere in a manifest: in arguments, in the resource names of
+// roles, and in policies.
 func renameNode(value any, node string) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -275,8 +269,8 @@ func replace(list []any, from, to string) {
 	}
 }
 
-// WaitVirtualKubelet waits until the virtual kubelet of a VirtualNode of that
-// provider runs and has been elected, whether it has a Node of its own or not.
+// WaitVirtualKubelet waits until the virtual kubelet of a VirtualNode of that provider runs and holds its lease, with
+// or without a Node of its own.
 func (c *Cluster) WaitVirtualKubelet(ctx context.Context, name, provider string) error {
 	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/binaries"
 )
 
-// A Node of another name is what the broker serves, what its roles are for, and
-// what the virtual kubelets serve; nothing else is renamed.
+// With another name, the broker's arguments, its roles and the virtual kubelets' arguments have the new Node name;
+// nothing else changes.
 func TestManifestsFollowTheNodeName(t *testing.T) {
 	c := &Cluster{Role: RoleBroker, sandbox: &Sandbox{opts: Options{BrokerNode: "pool", BrokerArgs: []string{"--workers=1"}}}}
 	names, args, host := 0, 0, 0
@@ -52,7 +52,7 @@ func TestManifestsFollowTheNodeName(t *testing.T) {
 	assert.Contains(t, expressions, "variables.allowed || variables.node in ['', 'pool']", "which node pods of consumers name")
 }
 
-// count finds the node name where roles and arguments have it.
+// count counts the node name in roles and in arguments.
 func count(value any) (names, args int) {
 	switch v := value.(type) {
 	case map[string]any:

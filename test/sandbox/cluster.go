@@ -57,7 +57,7 @@ type Cluster struct {
 	// Name is also the cluster's id in Liqo.
 	Name string
 	Role Role
-	// Config is the administrator's.
+	// Config is the administrator's configuration.
 	Config *rest.Config
 	Kube   kubernetes.Interface
 	// Client knows the types of Kubernetes, of Liqo and of the broker.
@@ -105,7 +105,7 @@ func (c *Cluster) certificate(name string) (tls.Certificate, error) {
 	return tls.X509KeyPair(pair.Cert, pair.Key)
 }
 
-// startPlane boots the control plane and makes the clients.
+// startPlane starts the control plane and creates the clients.
 func (c *Cluster) startPlane(ctx context.Context) error {
 	s := c.sandbox
 	if err := os.MkdirAll(c.dir("logs"), 0o700); err != nil {
@@ -113,14 +113,14 @@ func (c *Cluster) startPlane(ctx context.Context) error {
 	}
 	var grace time.Duration
 	if c.Role == RoleProvider {
-		// A kubelet reports its pods Ready again after a silence, KWOK does not:
-		// a provider whose API server was frozen would keep unready pods.
+		// A kubelet reports its pods Ready again after an outage, KWOK does not: a provider whose API server was frozen
+		// would keep unready pods.
 		grace = time.Hour
 	}
 	plane, err := controlplane.New(controlplane.Config{
 		NodeGracePeriod: grace, Audited: c.audited(),
 		Name: c.Name, Dir: c.dir(), Binary: filepath.Join(s.kubernetes, binaries.Kube), APIServerArgs: s.opts.APIServerArgs,
-		// Service ranges are distinct, as Liqo does not remap them.
+		// Service ranges are distinct, because Liqo does not remap them.
 		ServiceCIDR: fmt.Sprintf("10.%d.0.0/16", 100+c.index), Group: s.group, Ports: s.ports,
 	})
 	if err != nil {
@@ -144,7 +144,7 @@ func (c *Cluster) installLiqo(ctx context.Context, objects liqoObjects) error {
 	if err := c.installCRDs(ctx, objects.crds); err != nil {
 		return err
 	}
-	// Made only now: its mapper reads discovery once for each group.
+	// Created only now: its mapper reads discovery once for each group.
 	var err error
 	if c.Client, err = client.New(c.Config, client.Options{Scheme: newScheme()}); err != nil {
 		return err
@@ -201,7 +201,7 @@ func (c *Cluster) installLiqo(ctx context.Context, objects liqoObjects) error {
 	return nil
 }
 
-// kubeletRoles are the ClusterRoles of the virtual kubelets, with the files of deploy/ that have them.
+// kubeletRoles returns the ClusterRoles of the virtual kubelets, with the files of deploy/ that contain them.
 func (c *Cluster) kubeletRoles() map[string]string {
 	roles := map[string]string{"liqo-broker-vk-kubelet-auth": "virtual-kubelet-auth.yaml"}
 	if c.Role == RoleConsumer {
@@ -210,7 +210,7 @@ func (c *Cluster) kubeletRoles() map[string]string {
 	return roles
 }
 
-// bindKubeletRoles does the step of docs/virtual-kubelet.md for one VirtualNode, before its ServiceAccount is there.
+// bindKubeletRoles performs the step of docs/virtual-kubelet.md for one VirtualNode, before its ServiceAccount exists.
 func (c *Cluster) bindKubeletRoles(ctx context.Context, tenant, virtualNode string) error {
 	for role := range c.kubeletRoles() {
 		binding := &rbacv1.ClusterRoleBinding{
@@ -225,7 +225,7 @@ func (c *Cluster) bindKubeletRoles(ctx context.Context, tenant, virtualNode stri
 	return nil
 }
 
-// runPods starts the node agent, and KWOK in a cluster whose ordinary pods run.
+// runPods starts the node agent, and KWOK if the cluster has a simulated node.
 func (c *Cluster) runPods(ctx context.Context) error {
 	s := c.sandbox
 	certificate, err := c.certificate(c.HostNode())
@@ -266,8 +266,9 @@ func (c *Cluster) runKwok(ctx context.Context) error {
 	if err := c.AddNode(ctx, c.Name+"-node", nil, nil); err != nil || c.Role == RoleProvider {
 		return err
 	}
-	// Its own components run on the host node, which they tolerate: kube-scheduler weighs taints more than free resources.
-	effect := corev1.TaintEffectNoSchedule // Pods go to this one by name.
+	// The cluster's own components run on the host node, which they tolerate: in kube-scheduler's scores taints have
+	// more weight than free resources.
+	effect := corev1.TaintEffectNoSchedule // Only pods that name this node run there.
 	if c.hasLocalNode() {
 		effect = corev1.TaintEffectPreferNoSchedule
 	}
@@ -291,7 +292,7 @@ func (c *Cluster) AddNode(ctx context.Context, name string, extra corev1.Resourc
 	return kwok.AddNode(ctx, c.Kube, name, capacity, labels)
 }
 
-// AppendPodLog adds a line to what every simulated pod of the cluster logs.
+// AppendPodLog adds a line to the log of every simulated pod of the cluster.
 func (c *Cluster) AppendPodLog(line string) error { return kwok.AppendLog(c.dir("kwok"), line) }
 
 // waitLiqo waits until every Deployment of Liqo is available.
@@ -328,14 +329,14 @@ func tenantNamespace(remote string) string { return "liqo-tenant-" + remote }
 // HostNode is the Node that runs the cluster's own components.
 func (c *Cluster) HostNode() string { return c.Name + "-host" }
 
-// ClientConfig makes a client of the cluster that is the given user, by a
-// certificate of the cluster's CA.
+// ClientConfig returns the configuration of a client that authenticates as the given user with a certificate of the
+// cluster's CA.
 func (c *Cluster) ClientConfig(user string, groups ...string) (*rest.Config, error) {
 	return c.plane.NewClientConfig(user, groups...)
 }
 
-// DefaultToken makes a client that is the ServiceAccount default of namespace
-// default, which may do nothing.
+// DefaultToken returns a function for the configuration of a client that authenticates as ServiceAccount default of
+// namespace default, which has no permissions.
 func (c *Cluster) DefaultToken(ctx context.Context) func() (*rest.Config, error) {
 	return func() (*rest.Config, error) {
 		token, err := c.Kube.CoreV1().ServiceAccounts(metav1.NamespaceDefault).

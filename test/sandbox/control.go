@@ -14,11 +14,10 @@ import (
 	"time"
 )
 
-// controlServer takes the commands of other processes on a Unix socket in the
-// sandbox's directory.
+// controlServer receives commands from other processes on a Unix socket in the sandbox's directory.
 type controlServer struct {
 	http *http.Server
-	// down is closed when the owner gets the request to take the sandbox down.
+	// down is closed when the owner receives the request to end the sandbox.
 	down chan struct{}
 }
 
@@ -68,7 +67,7 @@ func (s *Sandbox) serveControl() (*controlServer, error) {
 
 func (c *controlServer) close() { _ = c.http.Close() }
 
-// DownRequested is closed when another process asked for the sandbox's end.
+// DownRequested is closed when another process has asked to end the sandbox.
 func (s *Sandbox) DownRequested() <-chan struct{} { return s.control.down }
 
 // Call sends a command to the owner of a running sandbox and returns its answer.

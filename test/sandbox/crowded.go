@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// MostCrowded is how many times longer than on a calm machine anything may take.
+// MostCrowded is the maximum factor by which timeouts are extended on a busy machine.
 const MostCrowded = 4
 
-// Crowded is how long something may take at this moment that takes as long as
-// calm on a calm machine. Two federations have four processes for each processor
-// wait to run; when other programs make that more, what is late is the machine.
+// Crowded returns the timeout on this machine at this moment for an operation that takes calm on an idle machine. Two
+// federations alone have four waiting processes for each CPU; if other programs increase this, the machine causes the
+// delay.
 func Crowded(calm time.Duration) time.Duration {
 	load, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -12,20 +12,21 @@ import (
 )
 
 const (
-	// segment is how much a proxy reads at once.
+	// segment is the maximum size that a proxy reads at once.
 	segment = 32 << 10
-	// inFlight is how many segments may be on their way in one direction of a connection.
+	// inFlight is how many segments may be in transit in one direction of a connection.
 	inFlight = 1024
 )
 
-// distance is a proxy that holds everything for some time, in both directions.
+// distance is a proxy that delays all data for a fixed time, in both directions.
 type distance struct {
 	listener net.Listener
 	target   string
 	oneWay   time.Duration
 }
 
-// keepAway puts a proxy before the cluster's API server, if the sandbox has latency: other clusters get its address.
+// keepAway puts a proxy in front of the cluster's API server if the sandbox has latency. Other clusters get the proxy's
+// address.
 func (c *Cluster) keepAway() error {
 	s := c.sandbox
 	if s.opts.Latency == 0 {
@@ -40,7 +41,7 @@ func (c *Cluster) keepAway() error {
 	return nil
 }
 
-// url is where other clusters find the API server.
+// url returns the API server's address for other clusters.
 func (c *Cluster) url() string {
 	if c.distance == nil {
 		return c.plane.URL()
@@ -68,7 +69,7 @@ func (d *distance) run(ctx context.Context) error {
 	}
 }
 
-// join connects a caller with the API server until one of them ends.
+// join connects a client with the API server until one of them ends.
 func (d *distance) join(ctx context.Context, caller net.Conn) {
 	defer caller.Close()
 	server, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, "tcp", d.target)
@@ -83,7 +84,7 @@ func (d *distance) join(ctx context.Context, caller net.Conn) {
 	_ = both.Wait()
 }
 
-// carry copies, each segment some time after it came, and closes the other side then.
+// carry copies segments with a fixed delay after their arrival, and closes the other side in the end.
 func (d *distance) carry(to, from net.Conn) error {
 	type late struct {
 		data []byte
@@ -106,7 +107,7 @@ func (d *distance) carry(to, from net.Conn) error {
 	})
 	both.Go(func() error {
 		var failed error
-		for l := range way { // Read to the end, so that the reader is never stuck.
+		for l := range way { // Read to the end, so that the reader does not block indefinitely.
 			if failed != nil {
 				continue
 			}
@@ -116,7 +117,7 @@ func (d *distance) carry(to, from net.Conn) error {
 			}
 		}
 		if half, ok := to.(*net.TCPConn); ok && failed == nil {
-			return half.CloseWrite() // The answer may still be on its way.
+			return half.CloseWrite() // The answer may still be in transit.
 		}
 		return failed
 	})

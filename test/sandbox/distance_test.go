@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Everything arrives, in order and whole, a way later in each direction; what follows does not wait for what went before.
+// Data arrives complete, in order, and delayed by the latency in each direction. Later data do not wait for earlier
+// ones.
 func TestDistance(t *testing.T) {
 	const way = 60 * time.Millisecond
 	echo, err := net.Listen("tcp", "127.0.0.1:0")

@@ -14,8 +14,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/proc"
 )
 
-// target finds the processes that CLUSTER, CLUSTER/COMPONENT or CLUSTER/POD
-// names.
+// target returns the cluster, and the component or pod, that CLUSTER, CLUSTER/COMPONENT or CLUSTER/POD names.
 func (s *Sandbox) target(name string) (c *Cluster, component string, err error) {
 	cluster, component, _ := strings.Cut(name, "/")
 	if c = s.Cluster(cluster); c == nil {
@@ -54,8 +53,7 @@ func (c *Cluster) running() []nodeagent.Process {
 	return out
 }
 
-// processes returns those of a component, of a pod, or of the whole cluster for
-// the empty name.
+// processes returns the processes of a component, of a pod, or of the whole cluster for the empty name.
 func (c *Cluster) processes(name string) (out []*proc.Process) {
 	for _, p := range c.running() {
 		if name == "" || p.Component == name || p.Pod == name {
@@ -77,8 +75,8 @@ func (s *Sandbox) signal(name string, sig syscall.Signal) error {
 	return errors.Join(errs...)
 }
 
-// Replicas returns the names of the pods of a component, given as
-// CLUSTER/COMPONENT: each is a name that Freeze, Resume, Kill and Restart take.
+// Replicas returns the names of the pods of a component (CLUSTER/COMPONENT). Each is a valid name for Freeze, Resume,
+// Kill and Restart.
 func (s *Sandbox) Replicas(name string) ([]string, error) {
 	c, component, err := s.target(name)
 	if err != nil {
@@ -92,8 +90,7 @@ func (s *Sandbox) Replicas(name string) ([]string, error) {
 	return pods, nil
 }
 
-// Address is where a port of a running replica (CLUSTER/POD) is, by the port's
-// name in the pod.
+// Address returns the address of a port of a running replica (CLUSTER/POD), by the port's name in the pod.
 func (s *Sandbox) Address(replica, port string) (string, error) {
 	c, pod, err := s.target(replica)
 	if err != nil {
@@ -110,16 +107,16 @@ func (s *Sandbox) Address(replica, port string) (string, error) {
 // without ending them: connections stay open and are not answered.
 func (s *Sandbox) Freeze(name string) error { return s.signal(name, syscall.SIGSTOP) }
 
-// Resume continues what Freeze stopped.
+// Resume resumes processes that Freeze stopped.
 func (s *Sandbox) Resume(name string) error { return s.signal(name, syscall.SIGCONT) }
 
-// Kill ends the processes by SIGKILL; they stay down until Restart.
+// Kill ends the processes with SIGKILL; they stay down until Restart.
 func (s *Sandbox) Kill(name string) error {
 	c, component, err := s.target(name)
 	if err != nil {
 		return err
 	}
-	// Pods first: their restarts would be seen by the API server otherwise.
+	// Pods first: otherwise the API server would see their restarts.
 	for n, pods := range c.agent.Components() {
 		switch {
 		case component == "" || n == component:
@@ -134,7 +131,7 @@ func (s *Sandbox) Kill(name string) error {
 	return nil
 }
 
-// Restart ends the processes that still run, and runs all of them again.
+// Restart ends the processes that still run, and restarts all of them.
 func (s *Sandbox) Restart(ctx context.Context, name string) error {
 	c, component, err := s.target(name)
 	if err != nil {
@@ -172,9 +169,8 @@ func (s *Sandbox) pair(a, b string) (ca, cb *Cluster, err error) {
 	return ca, cb, err
 }
 
-// Link reports the network between two connected clusters up or down. With
-// Options.Packets it has the packets between them arrive or be dropped, and their
-// gateways report what they see. It needs Options.Networking.
+// Link reports the network between two connected clusters up or down. With Options.Packets it delivers or drops the
+// packets between them, and their gateways report the state that they observe. It needs Options.Networking.
 func (s *Sandbox) Link(ctx context.Context, a, b string, up bool) error {
 	if !s.opts.Networking {
 		return errors.New("this sandbox has no links: start it with --networking")

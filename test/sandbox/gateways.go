@@ -16,7 +16,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/liqochart"
 )
 
-// connectGateways makes a gateway client in a and a gateway server in b, as `liqoctl network connect` does
+// connectGateways creates a gateway client in a and a gateway server in b, as `liqoctl network connect` does
 // (pkg/liqoctl/network/handler.go), with Liqo's own functions, and waits until they report a connection.
 func connectGateways(ctx context.Context, a, b *Cluster) error {
 	server, err := forge.GatewayServer(tenantNamespace(a.Name), nil, &forge.GwServerOptions{
@@ -31,7 +31,7 @@ func connectGateways(ctx context.Context, a, b *Cluster) error {
 		return err
 	}
 	err = b.wait(ctx, server, func() bool {
-		// Without an address while the node is not Ready.
+		// No address while the node is not Ready.
 		at := server.Status.Endpoint
 		return at != nil && len(at.Addresses) > 0 && at.Addresses[0] != "" && server.Status.SecretRef != nil
 	})
@@ -67,7 +67,7 @@ func connectGateways(ctx context.Context, a, b *Cluster) error {
 	return nil
 }
 
-// wait gets an object until done says that it has what is waited for.
+// wait gets an object until done returns true.
 func (c *Cluster) wait(ctx context.Context, object client.Object, done func() bool) error {
 	return poll(ctx, func(ctx context.Context) error {
 		if err := c.Client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
@@ -80,7 +80,7 @@ func (c *Cluster) wait(ctx context.Context, object client.Object, done func() bo
 	})
 }
 
-// shareKey gives to the public key of the gateway of from, owned by the gateway of to.
+// shareKey copies the public key of the gateway of from to cluster to, owned by the gateway there.
 func shareKey(ctx context.Context, from *Cluster, secret *corev1.ObjectReference, to *Cluster, owner client.Object) error {
 	key, err := getters.ExtractKeyFromSecretRef(ctx, from.Client, secret)
 	if err != nil {

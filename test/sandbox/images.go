@@ -27,12 +27,12 @@ var DefaultTemplate = client.ObjectKey{Namespace: liqochart.Namespace, Name: "vi
 const (
 	// switchTimeout bounds a change between the broker and stock Liqo.
 	switchTimeout = 3 * time.Minute
-	// brokerReplicas are those of deploy/.
+	// brokerReplicas is the number of replicas in deploy/.
 	brokerReplicas = 2
 )
 
-// measured has virtual kubelets serve metrics, where deploy/observability looks for
-// them. The chart's own value would have all of Liqo do so.
+// measured makes virtual kubelets serve metrics, at the address where deploy/observability scrapes them. The chart's
+// own value would make all of Liqo's components do so.
 func measured(rendered []*unstructured.Unstructured) error {
 	for _, o := range rendered {
 		if o.GetKind() != "VkOptionsTemplate" {
@@ -48,8 +48,8 @@ func measured(rendered []*unstructured.Unstructured) error {
 	return nil
 }
 
-// UseImage makes all virtual kubelets of the cluster run the image, and waits
-// until each of them has taken over its node.
+// UseImage makes all virtual kubelets of the cluster run the image, and waits until each of them has taken over its
+// node.
 //
 // The image of a VirtualNode's Deployment is fixed when the VirtualNode is
 // created (Liqo's pkg/webhooks/virtualnode), so both the template and the
@@ -96,7 +96,7 @@ func (c *Cluster) UseStockNodes(ctx context.Context) error {
 	if err := c.scaleBroker(ctx, 0); err != nil {
 		return err
 	}
-	// Not NotReady after a while, but gone: kube-scheduler would still bind pods to it.
+	// It is deleted instead of becoming NotReady: kube-scheduler would still bind pods to it for a while.
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.sandbox.opts.BrokerNode}}
 	if err := client.IgnoreNotFound(c.Client.Delete(ctx, node)); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (c *Cluster) UseStockNodes(ctx context.Context) error {
 	}, func(ctx context.Context, provider string) error { return c.WaitNodeReady(ctx, provider) })
 }
 
-// UseBroker undoes UseStockNodes: the broker runs, and one Node stands for all providers.
+// UseBroker undoes UseStockNodes: the broker runs, and one Node represents all providers.
 func (c *Cluster) UseBroker(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, switchTimeout)
 	defer cancel()
@@ -138,9 +138,10 @@ func (c *Cluster) UseBroker(ctx context.Context) error {
 	return c.WaitNodeReady(ctx, c.sandbox.opts.BrokerNode)
 }
 
-// switchKubelets changes the VirtualNodes of a cluster with a broker; change also gets the arguments that only ours
-// knows. Liqo's webhook writes --create-node itself (pkg/webhooks/virtualnode/mutate.go), and its controller removes
-// the Node of a VirtualNode that has none (pkg/liqo-controller-manager/offloading/virtualnode-controller).
+// switchKubelets changes the VirtualNodes of a cluster with a broker. change also gets the arguments that only our
+// virtual kubelet knows. Liqo's webhook sets --create-node itself (pkg/webhooks/virtualnode/mutate.go), and its
+// controller deletes the Node of a VirtualNode that has none
+// (pkg/liqo-controller-manager/offloading/virtualnode-controller).
 func (c *Cluster) switchKubelets(
 	ctx context.Context, image string, change func(*offloadingv1beta1.VirtualNode, []string), then func(context.Context, string) error,
 ) error {
@@ -167,8 +168,8 @@ func (c *Cluster) switchKubelets(
 	return nil
 }
 
-// OwnKubeletArgs are the arguments of the virtual kubelets of a cluster with a broker that Liqo's own does not know: it ends
-// at once with one of them.
+// OwnKubeletArgs returns the arguments of the virtual kubelets in a cluster with a broker that Liqo's own virtual
+// kubelet does not know: it exits at once with any of them.
 func (c *Cluster) OwnKubeletArgs() []string {
 	return append([]string{"--broker-node=" + c.sandbox.opts.BrokerNode}, c.sandbox.opts.BrokerKubeletArgs...)
 }
@@ -202,8 +203,7 @@ func (c *Cluster) scaleBroker(ctx context.Context, replicas int32) error {
 	})
 }
 
-// TakenOver answers nil once the only pods of a virtual kubelet run the image
-// and one of them holds the node's lease.
+// TakenOver returns nil once all pods of a virtual kubelet run the image, and one of them holds the node's lease.
 func (c *Cluster) TakenOver(ctx context.Context, vn client.ObjectKey, image string) error {
 	var d appsv1.Deployment
 	if err := c.Client.Get(ctx, client.ObjectKey{Namespace: vn.Namespace, Name: "vk-" + vn.Name}, &d); err != nil {
@@ -228,8 +228,8 @@ func (c *Cluster) TakenOver(ctx context.Context, vn client.ObjectKey, image stri
 	if !leads {
 		return fmt.Errorf("lease %s is held by %q", vn, ptr.Deref(lease.Spec.HolderIdentity, ""))
 	}
-	// The second election decides who reflects all but pods; a predecessor that
-	// did not give its lease back is waited for.
+	// The second election decides which replica reflects everything except pods. If the previous holder did not release
+	// its lease, wait until it expires.
 	node := ptr.Deref(lease.Spec.HolderIdentity, "")
 	if err := c.Client.Get(ctx, client.ObjectKey{Namespace: vn.Namespace, Name: "virtual-kubelet-leader-election"}, &lease); err != nil {
 		return err

@@ -14,27 +14,26 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/nodeagent"
 )
 
-// Addresses of every cluster. Pod and external ranges are the same everywhere,
-// so that Liqo has to remap them.
+// Address ranges of every cluster. Pod and external ranges are the same everywhere, so that Liqo has to remap them.
 const (
 	podCIDR      = "10.244.0.0/16"
 	externalCIDR = "10.70.0.0/16"
 	internalCIDR = "10.80.0.0/16"
 )
 
-// fieldOwner is in whose name the sandbox applies what it installs.
+// fieldOwner is the field owner of objects that the sandbox applies.
 const fieldOwner = "sandbox"
 
-// Classes that every cluster offers to those that use its resources.
+// Classes that every cluster offers to its consumers.
 const (
-	// StorageClass exists, without a provisioner: volumes are made by hand.
+	// StorageClass exists without a provisioner: volumes are created by hand.
 	StorageClass = "standard"
-	// IngressClass and LoadBalancerClass are names only.
+	// IngressClass and LoadBalancerClass are only names.
 	IngressClass      = "nginx"
 	LoadBalancerClass = "metallb"
 )
 
-// liqoObjects is what every cluster installs.
+// liqoObjects are the objects that every cluster installs.
 type liqoObjects struct {
 	source string
 	crds   []*unstructured.Unstructured
@@ -49,7 +48,7 @@ func loadLiqo(ctx context.Context, version string) (liqoObjects, error) {
 	return liqoObjects{source: source, crds: crds}, err
 }
 
-// chartValues are the Helm values of the cluster.
+// chartValues returns the Helm values of the cluster.
 func (c *Cluster) chartValues() map[string]any {
 	name, version := splitImage(c.sandbox.opts.Image)
 	labels := map[string]any{"site": c.Name}
@@ -63,9 +62,8 @@ func (c *Cluster) chartValues() map[string]any {
 		}
 	}
 	if c.Role == RoleBroker {
-		// The pods that arrive at the second hop already carry what API server
-		// support adds; added twice, the provider refuses them (422, duplicate
-		// environment variables).
+		// Pods that reach the second hop already have the fields that API server support adds. If they were added
+		// twice, the provider would reject the pods (422, duplicate environment variables).
 		args = append(args, "--enable-apiserver-support=false")
 	}
 	onHost := map[string]any{
@@ -74,7 +72,7 @@ func (c *Cluster) chartValues() map[string]any {
 	}
 	manager := []any{}
 	if c.Role == RoleBroker && c.sandbox.opts.RemoteIPAM {
-		manager = append(manager, "--ip-ctrl-workers=10") // As docs/install.md says.
+		manager = append(manager, "--ip-ctrl-workers=10") // As docs/install.md recommends.
 	}
 	off := map[string]any{"enabled": false}
 	networking := map[string]any{"enabled": c.sandbox.opts.Networking}
@@ -108,8 +106,8 @@ func (c *Cluster) chartValues() map[string]any {
 	}
 }
 
-// installCRDs applies Liqo's CRDs and waits until they are served: its components
-// build their REST mapper once, at start.
+// installCRDs applies Liqo's CRDs and waits until they are served, because Liqo's components build their REST mapper
+// only once, at start.
 func (c *Cluster) installCRDs(ctx context.Context, crds []*unstructured.Unstructured) error {
 	cl, err := client.New(c.Config, client.Options{})
 	if err != nil {
@@ -146,7 +144,7 @@ func (c *Cluster) waitServed(ctx context.Context, crds []*unstructured.Unstructu
 	})
 }
 
-// servedKey is group/version/plural of a CRD's newest version.
+// servedKey returns group/version/plural of a CRD's newest version.
 func servedKey(crd *unstructured.Unstructured) string {
 	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
 	plural, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "plural")

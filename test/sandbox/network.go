@@ -16,12 +16,11 @@ import (
 	tenantns "github.com/liqotech/liqo/pkg/tenantNamespace"
 )
 
-// connectNetworks gives both clusters a Configuration of the other, waits until
-// Liqo has remapped its ranges, and makes gateways, or reports the link up.
+// connectNetworks creates a Configuration for the other cluster in both clusters, waits until Liqo has remapped its
+// ranges, and creates gateways, or reports the link up.
 //
-// Where packets are not real there are no gateways: a Connection is all that
-// Liqo's controllers look at to call a network established, and nothing but a
-// gateway ever writes it, so it serves as the switch of the link.
+// Without real packets there are no gateways. Liqo's controllers consider a network established if a Connection reports
+// it, and only gateways write Connections. So the sandbox writes it to switch the link.
 func (s *Sandbox) connectNetworks(ctx context.Context, a, b *Cluster) error {
 	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
 	defer cancel()
@@ -36,7 +35,7 @@ func (s *Sandbox) connectNetworks(ctx context.Context, a, b *Cluster) error {
 	return setLink(ctx, a, b, true)
 }
 
-// Connect joins the networks of two clusters that share no resources, such as two providers.
+// Connect connects the networks of two clusters that share no resources, such as two providers.
 func (s *Sandbox) Connect(ctx context.Context, a, b string) error {
 	if !s.opts.Networking {
 		return errors.New("this sandbox has no networks: start it with --networking")
@@ -48,8 +47,7 @@ func (s *Sandbox) Connect(ctx context.Context, a, b string) error {
 	return s.connect(ctx, ca, cb)
 }
 
-// connect joins the networks of two clusters that share no resources, as
-// `liqoctl network connect` does.
+// connect connects the networks of two clusters that share no resources, as `liqoctl network connect` does.
 func (s *Sandbox) connect(ctx context.Context, a, b *Cluster) error {
 	for _, pair := range [][2]*Cluster{{a, b}, {b, a}} {
 		tenants := tenantns.NewManager(pair[0].Kube, newScheme())

@@ -17,13 +17,11 @@ import (
 
 const offloadTimeout = time.Minute
 
-// RemoteNamespace is the name that a namespace of a cluster has in the clusters
-// it is offloaded to.
+// RemoteNamespace returns the name of a cluster's namespace in the clusters to which it is offloaded.
 func (c *Cluster) RemoteNamespace(namespace string) string { return namespace + "-" + c.Name }
 
-// Offload creates the namespace, unless it exists, extends it to all clusters
-// whose resources c uses, and waits until pods created in it would be sent
-// there.
+// Offload creates the namespace, unless it exists, offloads it to all clusters whose resources c uses, and waits until
+// pods created in it would be offloaded.
 func (c *Cluster) Offload(ctx context.Context, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, offloadTimeout)
 	defer cancel()
@@ -39,7 +37,7 @@ func (c *Cluster) Offload(ctx context.Context, namespace string) error {
 			ClusterSelector:          corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{}},
 		},
 	}
-	// A broker offloads the namespaces of consumers itself, and then there is one already.
+	// A broker creates the NamespaceOffloading in consumers' namespaces itself, so it may already exist.
 	var refused error
 	unavailable := poll(ctx, func(ctx context.Context) error {
 		err := client.IgnoreAlreadyExists(c.Client.Create(ctx, offloading))
@@ -89,8 +87,7 @@ func (c *Cluster) waitMapped(ctx context.Context, namespace string, provider *Cl
 	})
 }
 
-// Unoffload undoes Offload but keeps the namespace, and waits until its copies
-// are gone.
+// Unoffload undoes Offload but keeps the namespace, and waits until the remote namespaces are gone.
 func (c *Cluster) Unoffload(ctx context.Context, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, offloadTimeout)
 	defer cancel()

@@ -16,15 +16,17 @@ import (
 const (
 	// ImageOurs is this repository's virtual kubelet.
 	ImageOurs = "liqo-broker-vk:dev"
-	// imageOther is that of Options.BrokerKubelet.
+	// imageOther is the image with Options.BrokerKubelet.
 	imageOther = "liqo-broker-vk:other"
-	// ImageStock is Liqo's own, of the version that the clusters have, under the name that the chart of v1.2.0 gives it.
+	// ImageStock is Liqo's own virtual kubelet, of the version in the clusters, under its name in the chart of v1.2.0.
 	ImageStock = "ghcr.io/liqotech/virtual-kubelet:v1.2.0"
-	// ImageWeb answers HTTP requests at port WebPort with the names of the pod and of the addresses. With Options.Packets only.
+	// ImageWeb answers HTTP requests at port WebPort with the names of the pod and of the addresses. It needs
+	// Options.Packets.
 	ImageWeb = "sandbox-web:dev"
 )
 
-// Versions of Liqo and of Kubernetes that a sandbox can have. Everything is tested with the first of each, which is the default.
+// Versions of Liqo and of Kubernetes that a sandbox can run. The first of each is the default; everything is tested
+// with it.
 const (
 	LiqoVersion    = binaries.LiqoVersion
 	LiqoV11Version = binaries.LiqoV11Version
@@ -42,22 +44,21 @@ func Consumer(i int) string { return fmt.Sprintf("consumer%d", i) }
 // Provider is the name of the i-th provider cluster, counted from 1.
 func Provider(i int) string { return fmt.Sprintf("provider%d", i) }
 
-// Slice is what a ResourceSlice asks for; a quantity left empty is not asked for.
+// Slice is the request of a ResourceSlice; an empty quantity is not requested.
 type Slice struct{ CPU, Memory, Pods string }
 
-// Options say what federation to make. Where a default is named, the zero value
-// means it.
+// Options describe a federation. Zero values mean the documented defaults.
 type Options struct {
 	// Name distinguishes sandboxes on one machine; default "default".
 	Name string
-	// Consumers is how many consumer clusters peer with the broker, 1 to 8.
+	// Consumers is the number of consumer clusters that peer with the broker, 1 to 8.
 	Consumers int
-	// Providers is how many provider clusters the broker peers with, 1 to 16.
+	// Providers is the number of provider clusters that the broker peers with, 1 to 16.
 	Providers int
 	// Networking also runs Liqo's ipam and networking controllers.
 	Networking bool
-	// Packets has the clusters run Liqo's gateways and fabric, and pods of ImageWeb, in network namespaces: their packets
-	// are real. It implies Networking, excludes ConsumerNodes and LocalNodes, and no pod is simulated.
+	// Packets runs Liqo's gateways and fabric, and pods of ImageWeb, in network namespaces, with real packets. It
+	// implies Networking, excludes ConsumerNodes and LocalNodes, and no pod is simulated.
 	Packets bool
 	// Liqo is the version of Liqo in all clusters: LiqoVersion (the default) or LiqoV11Version.
 	Liqo string
@@ -65,66 +66,57 @@ type Options struct {
 	Kubernetes string
 	// APIServerArgs are further arguments of all API servers.
 	APIServerArgs []string
-	// Image is the virtual kubelet of all clusters (with BrokerNode, of the
-	// consumers); default ImageOurs.
+	// Image is the virtual kubelet of all clusters (with BrokerNode, only of the consumers); default ImageOurs.
 	Image string
 	// ProviderSlice is granted to the broker by each provider; default 16 CPUs,
 	// 64Gi, 600 pods.
 	ProviderSlice Slice
-	// ProviderSlices are those of single providers, by cluster name.
+	// ProviderSlices override ProviderSlice for single providers, by cluster name.
 	ProviderSlices map[string]Slice
-	// ClusterLabels are what single clusters say of themselves, by cluster name,
-	// beside site=NAME: their virtual nodes bear these labels.
+	// ClusterLabels are the labels that single clusters announce, by cluster name, in addition to site=NAME. Their
+	// virtual nodes have these labels.
 	ClusterLabels map[string]map[string]string
-	// BrokerNode, if not empty, is the name of the one Node that stands for all
-	// providers: the broker cluster then runs the broker, as deploy/ installs it,
-	// and its virtual kubelets, which are ImageOurs, serve that Node.
+	// BrokerNode, if not empty, is the name of the one Node for all providers: the broker cluster then runs the broker,
+	// as deploy/ installs it, and its virtual kubelets, which are ImageOurs, serve that Node.
 	BrokerNode string
-	// BrokerArgs are appended to the broker's arguments in deploy/: of a flag given
-	// twice, the last counts.
+	// BrokerArgs are appended to the broker's arguments in deploy/. If a flag is repeated, the last value counts.
 	BrokerArgs []string
-	// Catalog installs the catalog beside the broker, with CatalogArgs appended to
-	// its arguments in deploy/.
+	// Catalog installs the catalog in addition to the broker, with CatalogArgs appended to its arguments in deploy/.
 	Catalog     bool
 	CatalogArgs []string
-	// ConsumerArgs are further arguments of the consumers' virtual kubelets, which
-	// must be ImageOurs to know them.
+	// ConsumerArgs are further arguments of the consumers' virtual kubelets. Only ImageOurs knows them.
 	ConsumerArgs []string
-	// RemoteIPAM has the broker serve its remote IPAM, and the consumers' virtual
-	// kubelets ask it.
+	// RemoteIPAM makes the broker serve its remote IPAM, and the consumers' virtual kubelets use it.
 	RemoteIPAM bool
-	// BrokerKubelet is the binary of the virtual kubelets of the broker's Node, such as
-	// one of another version; default this repository's.
+	// BrokerKubelet is the binary of the virtual kubelets for the broker's Node, for example of another version;
+	// default this repository's.
 	BrokerKubelet string
-	// BrokerKubeletArgs are further arguments of the virtual kubelets of the
-	// broker's Node.
+	// BrokerKubeletArgs are further arguments of the virtual kubelets for the broker's Node.
 	BrokerKubeletArgs []string
-	// KubeletMetrics has the virtual kubelets of consumers and of the broker serve
-	// metrics at their port "metrics".
+	// KubeletMetrics makes the virtual kubelets of consumers and of the broker serve metrics at their port "metrics".
 	KubeletMetrics bool
-	// ConsumerNodes gives each consumer a simulated node, CLUSTER-node, for pods of
-	// its own that name it.
+	// ConsumerNodes gives each consumer a simulated node, CLUSTER-node, for its own pods that name this node.
 	ConsumerNodes bool
 	// LocalNodes are clusters that get a simulated node, CLUSTER-node, for every pod that may run there. The pods of
 	// virtual kubelets prefer the host node.
 	LocalNodes []string
-	// MachineImages are images whose commands the host nodes run as programs of this machine, without mounts outside of /tmp
-	// and /run, with the commands of containers that name none.
+	// MachineImages are images whose commands run on the host nodes as programs of this machine, without mounts outside
+	// of /tmp and /run. The values are the default commands.
 	MachineImages map[string][]string
-	// DirectNetworks are further connections between the networks of clusters,
-	// each as CONSUMER:PROVIDER; they need Networking.
+	// DirectNetworks are further connections between the networks of clusters, each as CONSUMER:PROVIDER; they need
+	// Networking.
 	DirectNetworks []string
 	// ConsumerSlice is granted to each consumer by the broker; default 48 CPUs,
 	// 192Gi, 1800 pods.
 	ConsumerSlice Slice
-	// Latency is how long a request from one cluster to another and its answer take longer than they would on one
-	// machine. A proxy before the API server of each provider and of the broker holds what it gets for half of it.
+	// Latency is the additional time for a request from one cluster to another and its answer. A proxy in front of the
+	// API server of each provider and of the broker delays data by half of it in each direction.
 	Latency time.Duration
 	// Progress gets one line for each step; by default there is none.
 	Progress func(format string, args ...any)
 }
 
-// Limits of what one machine carries.
+// Limits of one machine.
 const (
 	maxConsumers = 8
 	maxProviders = 16
@@ -132,7 +124,7 @@ const (
 
 var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?$`)
 
-// complete fills in defaults.
+// complete sets the defaults.
 func (o *Options) complete() {
 	setDefault(&o.Name, "default")
 	setDefault(&o.Image, ImageOurs)
@@ -153,13 +145,13 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Validate reports what Up would refuse, before anything starts.
+// Validate reports the errors that Up would return, before anything starts.
 func (o Options) Validate() error {
 	o.complete()
 	return o.validate()
 }
 
-// validate reports every fault at once, by the name of the command's flag.
+// validate reports all errors at once, by the names of the command's flags.
 func (o *Options) validate() error {
 	var errs []error
 	if !validName.MatchString(o.Name) {
@@ -220,8 +212,7 @@ func (o *Options) validate() error {
 	return errors.Join(errs...)
 }
 
-// network returns the names of a consumer and of a provider that are connected,
-// empty for a cluster that does not exist.
+// network returns the names of a consumer and of a provider to connect, empty for a cluster that does not exist.
 func (o *Options) network(name string) (consumer, provider string) {
 	a, b, _ := strings.Cut(name, ":")
 	for i := range o.Consumers {

@@ -14,10 +14,10 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/proc"
 )
 
-// WebPort is where pods of ImageWeb answer.
+// WebPort is the port of pods with ImageWeb.
 const WebPort = 8080
 
-// PacketsPossible answers nil if this process may start a sandbox with packets, else why not.
+// PacketsPossible returns nil if this process may start a sandbox with packets, else the reason.
 func PacketsPossible() error { return packets.Possible() }
 
 // preparePackets builds the programs of Liqo's data plane, and adds their images.
@@ -46,7 +46,7 @@ func (s *Sandbox) preparePackets(ctx context.Context) error {
 	return nil
 }
 
-// layNetwork makes the networks of the host nodes.
+// layNetwork creates the networks of the host nodes.
 func (s *Sandbox) layNetwork() (err error) {
 	if !s.opts.Packets {
 		return nil
@@ -65,7 +65,7 @@ func (s *Sandbox) layNetwork() (err error) {
 	return nil
 }
 
-// runProxy runs kube-proxy on the host node, which finds the API server on its loopback.
+// runProxy runs kube-proxy on the host node. It reaches the API server on the node's loopback.
 func (c *Cluster) runProxy(ctx context.Context) error {
 	s := c.sandbox
 	if err := c.node.ForwardLoopback(c.plane.APIPort()); err != nil {
@@ -76,7 +76,7 @@ func (c *Cluster) runProxy(ctx context.Context) error {
 		Args: []string{
 			"--kubeconfig=" + c.plane.Kubeconfig(), "--hostname-override=" + c.HostNode(), "--proxy-mode=nftables",
 			"--cluster-cidr=" + podCIDR, "--detect-local-mode=ClusterCIDR", "--healthz-bind-address=127.0.0.1:10256",
-			// Those are of the machine, not of a namespace.
+			// These limits are of the machine, not of a namespace.
 			"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0s", "--conntrack-tcp-timeout-close-wait=0s",
 		},
 		Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/", "TMPDIR=" + c.dir()},
@@ -106,8 +106,9 @@ func (c *Cluster) runProxy(ctx context.Context) error {
 	})
 }
 
-// PodClient makes HTTP requests as a running pod of the cluster does: from its network, on a connection each. A connection
-// that is closed sends nothing any more, so that requests given up are not counted later (Forwarded).
+// PodClient returns a client that sends HTTP requests as a running pod of the cluster does: from its network, with one
+// connection for each. A closed connection sends no more packets, so that aborted requests are not counted later
+// (Forwarded).
 func (c *Cluster) PodClient(namespace, pod string) (*http.Client, error) {
 	network := c.agent.PodNetwork(namespace, pod)
 	if network == nil {
@@ -123,6 +124,6 @@ func (c *Cluster) PodClient(namespace, pod string) (*http.Client, error) {
 	return &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}, nil
 }
 
-// Forwarded is how many packets to WebPort the host node has forwarded. Of a request to another cluster there is
-// none that it does not forward: they come from a pod, from a gateway, or from both.
+// Forwarded returns how many packets to WebPort the host node has forwarded. It forwards all packets of requests to
+// other clusters: they come from a pod, from a gateway, or from both.
 func (c *Cluster) Forwarded() (int, error) { return c.node.Forwarded(WebPort) }

@@ -17,12 +17,11 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/liqochart"
 )
 
-// peerTimeout bounds each step of a peering that waits for Liqo.
+// peerTimeout bounds each wait for Liqo during a peering.
 const peerTimeout = 90 * time.Second
 
-// authenticate makes consumer known to provider and gives it credentials: the
-// steps of `liqoctl authenticate` (pkg/liqoctl/authenticate/handler.go), with
-// Liqo's own functions.
+// authenticate registers consumer at provider and gives it credentials: the steps of `liqoctl authenticate`
+// (pkg/liqoctl/authenticate/handler.go), with Liqo's own functions.
 func authenticate(ctx context.Context, consumer, provider *Cluster) error {
 	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
 	defer cancel()
@@ -99,9 +98,8 @@ func pollBytes(ctx context.Context, get func(context.Context) ([]byte, error)) (
 	return value, err
 }
 
-// CreateSlice asks provider for resources under the given name, as `liqoctl
-// create resourceslice` does, and waits until they are granted. A VirtualNode
-// of that name follows, with a virtual kubelet and a quota of its own
+// CreateSlice requests resources from provider under the given name, as `liqoctl create resourceslice` does, and waits
+// until they are granted. Liqo then creates a VirtualNode of that name, with its own virtual kubelet and quota
 // (WaitVirtualKubelet). One provider may grant several slices.
 func (c *Cluster) CreateSlice(ctx context.Context, name, provider string, want Slice, extra map[corev1.ResourceName]string) error {
 	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
@@ -147,7 +145,7 @@ func sliceAccepted(slice *authv1beta1.ResourceSlice, t authv1beta1.ResourceSlice
 	return false
 }
 
-// WaitNodeReady waits until the Node is Ready and has room for pods.
+// WaitNodeReady waits until the Node is Ready and has capacity for pods.
 func (c *Cluster) WaitNodeReady(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
 	defer cancel()

@@ -9,8 +9,7 @@ import (
 
 const pollEvery = 50 * time.Millisecond
 
-// poll calls check until it answers nil, or ctx ends; then the last answer is
-// returned.
+// poll calls check until it returns nil or ctx ends; then it returns the last error.
 func poll(ctx context.Context, check func(context.Context) error) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()

@@ -17,9 +17,10 @@ import (
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 )
 
-// Reject has a provider reject (401) the identity of the broker for its first slice, as after its CA was rotated, until accept is called.
-// The certificate is replaced where Liqo's controllers at the provider write it: those of the broker's cluster make the kubeconfig of it.
-// When Reject returns an error, the provider may reject the identity already, because an answer was lost: accept is nil only if not.
+// Reject makes a provider reject (401) the broker's identity for its first slice, as after a rotation of its CA, until
+// accept is called. It replaces the certificate where Liqo's controllers at the provider write it: Liqo's controllers
+// in the broker's cluster create the kubeconfig from it. If Reject returns an error and an accept, the provider may
+// reject the identity already: an answer was lost.
 func (s *Sandbox) Reject(ctx context.Context, provider string) (accept func(context.Context) error, err error) {
 	read := func(ctx context.Context) (*authv1beta1.ResourceSlice, error) {
 		rs := &authv1beta1.ResourceSlice{}
@@ -52,7 +53,7 @@ func (s *Sandbox) Reject(ctx context.Context, provider string) (accept func(cont
 	}, sign(ctx, rs, forged)
 }
 
-// signedByAnother returns a certificate for the same key and name, by a CA that nobody knows.
+// signedByAnother returns a certificate for the same key and name, signed by an unknown CA.
 func signedByAnother(certificate []byte) ([]byte, error) {
 	block, _ := pem.Decode(certificate)
 	if block == nil {

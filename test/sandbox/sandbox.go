@@ -19,8 +19,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/proc"
 )
 
-// Sandbox is a running federation. It ends with Down, and with the process that
-// called Up, however that ends.
+// Sandbox is a running federation. It ends with Down, and with the process that called Up, however that process ends.
 type Sandbox struct {
 	// Clusters: consumers first, then the broker, then providers.
 	Clusters []*Cluster
@@ -28,32 +27,31 @@ type Sandbox struct {
 	opts Options
 	dir  string
 	bin  string
-	// liqo and kubernetes have the binaries of Liqo, and of the control planes.
+	// liqo and kubernetes are the directories with the binaries of Liqo, and of the control planes.
 	liqo, kubernetes string
 
 	group  *proc.Group
 	ports  *ports.Pool
 	images map[string]nodeagent.Image
 	began  time.Time
-	// bootTime is from began until all was up.
+	// bootTime is the time from began until everything ran.
 	bootTime time.Duration
 
-	// runCtx lives until Down; background holds what runs in this process.
+	// runCtx lives until Down; background has the goroutines of the sandbox in this process.
 	runCtx     context.Context
 	stopRun    context.CancelFunc
 	background *errgroup.Group
 	control    *controlServer
-	// internet is what joins the host nodes; nil unless packets are real.
+	// internet connects the host nodes; nil unless packets are real.
 	internet *packets.Network
 	// proxy is the binary of kube-proxy.
 	proxy string
-	// ipam and catalog are nil unless the options say that there is one.
+	// ipam and catalog are nil unless the options enable them.
 	ipam, catalog *service
 }
 
-// Up makes a federation as opts say and waits until every peering is Ready.
-// What an earlier, killed sandbox left behind is removed first. An error leaves
-// nothing running.
+// Up starts the federation that opts describe and waits until every peering is Ready. It first removes the remains of
+// an earlier sandbox that was killed. After an error no process runs.
 func Up(ctx context.Context, opts Options) (*Sandbox, error) {
 	opts.complete()
 	if err := opts.validate(); err != nil {
@@ -77,12 +75,12 @@ func Up(ctx context.Context, opts Options) (*Sandbox, error) {
 	return s, nil
 }
 
-// BootTime is how long it took until all was up, without building: a measure of what the machine has time for.
+// BootTime returns how long the start took, without building: a measure of the machine's speed.
 func (s *Sandbox) BootTime() time.Duration { return s.bootTime }
 
-// boot is the story of a federation's start.
+// boot starts a federation.
 func (s *Sandbox) boot(ctx context.Context) error {
-	// 1. Build what is not in the cache.
+	// 1. Build the programs that are not in the cache.
 	var err error
 	if s.bin, err = binaries.Ensure(ctx, s.say); err != nil {
 		return err
@@ -116,7 +114,7 @@ func (s *Sandbox) boot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.began = time.Now() // building is not booting
+	s.began = time.Now() // Building does not count.
 	if s.opts.RemoteIPAM {
 		if err := s.serveRemoteIPAM(ctx); err != nil {
 			return err
@@ -127,7 +125,7 @@ func (s *Sandbox) boot(ctx context.Context) error {
 			return err
 		}
 	}
-	// 2. Start all clusters side by side.
+	// 2. Start all clusters concurrently.
 	s.plan()
 	if err := s.layNetwork(); err != nil {
 		return err
@@ -160,7 +158,7 @@ func (s *Sandbox) boot(ctx context.Context) error {
 			return err
 		}
 	}
-	// 4. Take commands.
+	// 4. Accept commands.
 	s.control, err = s.serveControl()
 	if err != nil {
 		return err
@@ -181,7 +179,7 @@ func (s *Sandbox) plan() {
 	}
 }
 
-// start boots one cluster to the point where it can be peered.
+// start starts one cluster until it can be peered.
 func (c *Cluster) start(ctx context.Context, objects liqoObjects) error {
 	if err := c.startPlane(ctx); err != nil {
 		return err
@@ -206,7 +204,7 @@ func (c *Cluster) start(ctx context.Context, objects liqoObjects) error {
 	return nil
 }
 
-// peer makes provider's resources a node of consumer, named as the provider.
+// peer gives consumer a node with provider's resources, named as the provider.
 func (s *Sandbox) peer(ctx context.Context, consumer, provider *Cluster, want Slice) error {
 	pair := consumer.Name + " → " + provider.Name
 	if err := authenticate(ctx, consumer, provider); err != nil {
@@ -234,7 +232,7 @@ func (s *Sandbox) peer(ctx context.Context, consumer, provider *Cluster, want Sl
 	return nil
 }
 
-// each runs do for every cluster side by side and returns the first error.
+// each runs do for every cluster concurrently and returns the first error.
 func (s *Sandbox) each(ctx context.Context, clusters []*Cluster, do func(context.Context, *Cluster) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, c := range clusters {
@@ -243,8 +241,8 @@ func (s *Sandbox) each(ctx context.Context, clusters []*Cluster, do func(context
 	return g.Wait()
 }
 
-// imageTable maps image names to binaries. Images differ in nothing but their
-// binary, and in what gives each process ports of its own.
+// imageTable maps image names to binaries. Images differ only in their binary, and in the arguments that give each
+// process its own ports.
 func (s *Sandbox) imageTable(ours string) map[string]nodeagent.Image {
 	liqo := func(name string) nodeagent.Image { return nodeagent.Image{Binary: filepath.Join(s.liqo, name)} }
 	stock := liqo(binaries.LiqoVirtualKubelet)
@@ -266,11 +264,10 @@ func (s *Sandbox) imageTable(ours string) map[string]nodeagent.Image {
 	return table
 }
 
-// kubeletPort is that of a virtual kubelet, Liqo's and ours.
+// kubeletPort is the port of a virtual kubelet, Liqo's and ours.
 var kubeletPort = nodeagent.Port{Argument: "--listen-port=%d", Container: 10250}
 
-// kubeletMetrics is the port of a virtual kubelet's metrics: where deploy/observability looks for them, and where
-// Liqo's chart has them.
+// kubeletMetrics has the ports of a virtual kubelet's metrics, in deploy/observability and in Liqo's chart.
 var kubeletMetrics = []nodeagent.Port{
 	{Argument: "--metrics-address=127.0.0.1:%d", Container: 8082}, {Argument: "--metrics-address=127.0.0.1:%d", Container: 5872},
 }
@@ -314,7 +311,7 @@ func (s *Sandbox) byRole(role Role) (out []*Cluster) {
 func (s *Sandbox) consumerClusters() []*Cluster { return s.byRole(RoleConsumer) }
 func (s *Sandbox) providerClusters() []*Cluster { return s.byRole(RoleProvider) }
 
-// providersOf names the clusters whose resources c uses.
+// providersOf returns the names of the clusters whose resources c uses.
 func (s *Sandbox) providersOf(c *Cluster) (out []string) {
 	switch c.Role {
 	case RoleConsumer:
@@ -330,8 +327,8 @@ func (s *Sandbox) providersOf(c *Cluster) (out []string) {
 // Down ends every process and removes every file of the sandbox.
 func (s *Sandbox) Down() error { return s.end(false) }
 
-// Stop ends every process and leaves the files, logs among them, to be looked
-// at. The next Up or Remove of that name removes them.
+// Stop ends every process and keeps the files, including logs, for inspection. The next Up or Remove of that name
+// removes them.
 func (s *Sandbox) Stop() error { return s.end(true) }
 
 func (s *Sandbox) end(keepFiles bool) error {
@@ -351,7 +348,7 @@ func (s *Sandbox) end(keepFiles bool) error {
 	return errors.Join(err, os.RemoveAll(s.dir))
 }
 
-// Dir is where the sandbox keeps its files, logs among them.
+// Dir is the directory with the sandbox's files, including logs.
 func (s *Sandbox) Dir() string { return s.dir }
 
 func (s *Sandbox) say(format string, args ...any) {

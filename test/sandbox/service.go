@@ -10,26 +10,24 @@ import (
 	"time"
 )
 
-// service leads to the replicas of a component of the broker's cluster in turn, as
-// a Service does: there is no kube-proxy here. Its address stays while they come
-// and go.
+// service forwards connections to the replicas of a component of the broker's cluster in turn, as a Service does,
+// because there is no kube-proxy. Its address does not change when replicas do.
 type service struct {
 	sandbox         *Sandbox
 	component, port string
-	// Address is HOST:PORT.
+	// address is HOST:PORT.
 	address string
 
 	mu    sync.Mutex
-	calls int  // How many there were; guarded by mu.
-	cut   bool // Whether nothing is let through; guarded by mu.
-	// cutOff ends the connections that there are, which live as long as open; guarded
-	// by mu.
+	calls int  // The number of connections so far; guarded by mu.
+	cut   bool // Whether all connections are blocked; guarded by mu.
+	// cutOff ends the current connections, which live as long as open; guarded by mu.
 	cutOff context.CancelFunc
-	open   context.Context // What cutOff ends.
+	open   context.Context // Ended by cutOff.
 }
 
-// newService listens at once, so that its address can be an argument of what runs
-// later, until the sandbox ends.
+// newService listens at once, until the sandbox ends, so that its address can be an argument of programs that start
+// later.
 func (s *Sandbox) newService(ctx context.Context, component, port string) (*service, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -57,7 +55,7 @@ func (s *Sandbox) newService(ctx context.Context, component, port string) (*serv
 	return v, nil
 }
 
-// serveRemoteIPAM has the consumers ask the Service of the remote IPAM.
+// serveRemoteIPAM makes the consumers use the Service of the remote IPAM.
 func (s *Sandbox) serveRemoteIPAM(ctx context.Context) error {
 	var err error
 	if s.ipam, err = s.newService(ctx, BrokerComponent, "ipam"); err != nil {
@@ -68,12 +66,11 @@ func (s *Sandbox) serveRemoteIPAM(ctx context.Context) error {
 	return nil
 }
 
-// CutRemoteIPAM ends all connections with the remote IPAM and lets no more through,
-// or lets them through again; It exists with Options.RemoteIPAM.
+// CutRemoteIPAM ends all connections to the remote IPAM and blocks new ones, or allows them again. It needs
+// Options.RemoteIPAM.
 func (s *Sandbox) CutRemoteIPAM(cut bool) { s.ipam.cutConnections(cut) }
 
-// CatalogAddress is that of the Service of the catalog, HOST:PORT;
-// it exists with Options.Catalog.
+// CatalogAddress returns the address of the catalog's Service, HOST:PORT. It needs Options.Catalog.
 func (s *Sandbox) CatalogAddress() string { return s.catalog.address }
 
 func (v *service) cutConnections(cut bool) {
@@ -86,7 +83,7 @@ func (v *service) cutConnections(cut bool) {
 	}
 }
 
-// next returns the replica for a connection, and when that is to end.
+// next returns the replica for a connection, and the context that ends the connection.
 func (v *service) next(ctx context.Context) (string, context.Context, error) {
 	replicas, err := v.sandbox.Replicas(v.component)
 	if err != nil {
@@ -104,7 +101,7 @@ func (v *service) next(ctx context.Context) (string, context.Context, error) {
 	return replicas[v.calls%len(replicas)], v.open, nil
 }
 
-// forward joins a connection with a replica's port; without one it ends.
+// forward connects a connection to a replica's port, or closes it if there is no replica.
 func (v *service) forward(ctx context.Context, call net.Conn) {
 	defer func() { _ = call.Close() }()
 	replica, ctx, err := v.next(ctx)
@@ -122,7 +119,7 @@ func (v *service) forward(ctx context.Context, call net.Conn) {
 		return
 	}
 	defer func() { _ = server.Close() }()
-	// Whichever side ends, or the sandbox, both connections are closed.
+	// If either side or the sandbox ends, both connections are closed.
 	ended := make(chan struct{}, 2)
 	join := func(to, from net.Conn) {
 		_, _ = io.Copy(to, from)

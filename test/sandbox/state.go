@@ -22,7 +22,7 @@ const (
 	toolsDir    = "tools"
 )
 
-// State is what other processes may know of a sandbox.
+// State is the state of a sandbox that other processes can read.
 type State struct {
 	Name        string            `json:"name"`
 	Ready       time.Time         `json:"ready"`
@@ -30,8 +30,8 @@ type State struct {
 	Networking  bool              `json:"networking"`
 	Image       string            `json:"image"`
 	Kubeconfigs map[string]string `json:"kubeconfigs"`
-	// Tools is the directory of what is used from a terminal: kubectl, of the version
-	// of the clusters, and its plugin kubectl-broker.
+	// Tools is the directory of the commands for a terminal: kubectl, of the clusters' version, and its plugin
+	// kubectl-broker.
 	Tools string `json:"tools"`
 }
 
@@ -51,7 +51,7 @@ func dirOf(name string) (string, error) {
 	return filepath.Join(base, name), err
 }
 
-// Claim makes the directory of a sandbox and records this process as its owner.
+// Claim creates the directory of a sandbox and records this process as its owner.
 func Claim(name string) (string, error) {
 	dir, err := dirOf(name)
 	if err != nil {
@@ -85,8 +85,7 @@ func readOwner(dir string) (owner proc.Identity, alive bool, err error) {
 	return owner, err == nil && owner.Alive(), err
 }
 
-// Sweep ends the processes, and removes the files, of every sandbox whose owner
-// is dead, and returns their names.
+// Sweep ends the processes, and removes the files, of every sandbox whose owner has died, and returns their names.
 func Sweep() ([]string, error) {
 	base, err := sandboxesDir()
 	if err != nil {
@@ -120,7 +119,7 @@ func Sweep() ([]string, error) {
 	return swept, nil
 }
 
-// Remove removes what a sandbox without an owner left: processes and files.
+// Remove ends the processes and removes the files of a sandbox without an owner.
 func Remove(name string) error {
 	dir, err := dirOf(name)
 	if err != nil {
@@ -143,7 +142,7 @@ func (s *Sandbox) saveState() error {
 	return writeJSON(filepath.Join(s.dir, stateFile), state)
 }
 
-// ReadState returns the state of a sandbox that is up.
+// ReadState returns the state of a running sandbox.
 func ReadState(name string) (State, error) {
 	var state State
 	dir, err := dirOf(name)
@@ -160,7 +159,7 @@ func ReadState(name string) (State, error) {
 	return state, err
 }
 
-// writeJSON replaces the file as a whole, so that no reader sees half of it.
+// writeJSON replaces the whole file at once, so that no reader sees a part of it.
 func writeJSON(path string, v any) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -183,7 +182,7 @@ func readJSON(path string, v any) error {
 	return nil
 }
 
-// Alive reports whether a sandbox of that name has a living owner.
+// Alive reports whether a sandbox of that name has a running owner.
 func Alive(name string) bool {
 	dir, err := dirOf(name)
 	if err != nil {
@@ -193,8 +192,7 @@ func Alive(name string) bool {
 	return err == nil && alive
 }
 
-// KillOwner ends the process that owns a sandbox; everything it started dies
-// with it.
+// KillOwner kills the process that owns a sandbox. All processes that it started die with it.
 func KillOwner(name string) error {
 	dir, err := dirOf(name)
 	if err != nil {
@@ -222,5 +220,5 @@ func (s *Sandbox) linkTools() error {
 		os.Symlink(s.Binary(), plugin), os.Symlink(plugin, filepath.Join(s.Tools(), "kubectl_complete-broker")))
 }
 
-// Binary is the path of this repository's program, as the sandbox has built it.
+// Binary is the path of this repository's program, as the sandbox built it.
 func (s *Sandbox) Binary() string { return s.images[ImageOurs].Binary }

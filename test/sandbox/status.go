@@ -9,23 +9,22 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/proc"
 )
 
-// ProcessStatus is one running process of a sandbox.
+// ProcessStatus describes a running process of a sandbox.
 type ProcessStatus struct {
 	Cluster   string `json:"cluster"`
 	Component string `json:"component"`
-	// Pod is empty for what runs in none.
+	// Pod is empty for a process outside of pods.
 	Pod string `json:"pod,omitempty"`
 	PID int    `json:"pid"`
-	// Memory is the proportional set size in bytes, ResidentMemory the resident
-	// set size: pages shared between processes count once in the sum of the
-	// former and once in each of the latter.
+	// Memory is the proportional set size in bytes, ResidentMemory the resident set size. In the sum over processes, a
+	// shared page counts once in Memory, and once for each process in ResidentMemory.
 	Memory         int64         `json:"memoryBytes"`
 	ResidentMemory int64         `json:"residentMemoryBytes"`
 	CPU            time.Duration `json:"cpuNanoseconds"`
 	Log            string        `json:"log"`
 }
 
-// Status is what a sandbox uses.
+// Status is the resource usage of a sandbox.
 type Status struct {
 	State
 	Processes []ProcessStatus `json:"processes"`
@@ -42,7 +41,7 @@ func (s *Status) Memory() int64 {
 	return sum
 }
 
-// Status reads what every process uses now.
+// Status reads the current usage of every process.
 func (s *Sandbox) Status() Status {
 	out := Status{}
 	_ = readJSON(filepath.Join(s.dir, stateFile), &out.State)

@@ -14,26 +14,28 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/packets"
 )
 
-// tunnelLink is the link of WireGuard in a gateway (TunnelInterfaceName in Liqo's pkg/gateway/tunnel).
+// tunnelLink is the name of the WireGuard link in a gateway (TunnelInterfaceName in Liqo's pkg/gateway/tunnel).
 const tunnelLink = "liqo-tunnel"
 
-// gatewayPrefix is between the names of a cluster and of its peer in that of a gateway.
+// gatewayPrefix is between the cluster's and the peer's name in the name of a gateway.
 const gatewayPrefix = "/gw-"
 
 const (
-	// maxHops is more than there are between any two pods.
+	// maxHops is more than the number of hops between any two pods.
 	maxHops = 16
-	// probes are sent to a hop at most. After probesUnheard that it has discarded its answers do not arrive.
+	// probes is the maximum number of probes for a hop. If the hop has discarded probesUnheard of them without an
+	// answer, its answers do not arrive.
 	probes, probesUnheard = 20, 3
-	// probeTimeout is how long to wait for an answer, which takes some milliseconds.
+	// probeTimeout is how long to wait for an answer, which normally takes some milliseconds.
 	probeTimeout = 400 * time.Millisecond
 )
 
 // Hop is a network that forwards packets.
 type Hop struct {
-	// Name is that of a HostNode or of a Gateway. The last hop, which is the pod, has none.
+	// Name is the name of a HostNode or of a Gateway. It is empty for the last hop, which is the pod.
 	Name string
-	// Answer is from where the caller sees the answer of the hop. It is not valid if the hop's answer does not arrive.
+	// Answer is the source address of the hop's answer, as the caller sees it. It is not valid if the hop's answer does
+	// not arrive.
 	Answer netip.Addr
 	// Own is whether Answer is an address of the hop.
 	Own bool
@@ -52,8 +54,8 @@ func (h Hop) String() string {
 	}
 }
 
-// Trace sends probes to WebPort of an address, from the network of a running pod, with one TTL after the other, and returns the
-// hops until the address answers. Which network used up the TTL is known by the kernel's counters of each.
+// Trace sends probes with increasing TTLs from the network of a running pod to WebPort of an address, and returns the
+// hops until the address answers. The kernel's counters in each network show which of them discarded a probe.
 func (c *Cluster) Trace(ctx context.Context, namespace, pod, address string) (hops []Hop, err error) {
 	from := c.agent.PodNetwork(namespace, pod)
 	if from == nil {
@@ -77,14 +79,15 @@ func (c *Cluster) Trace(ctx context.Context, namespace, pod, address string) (ho
 	return hops, fmt.Errorf("%s does not answer within %d hops", address, maxHops)
 }
 
-// tracer sends probes from a network to an address, and knows the networks that are between.
+// tracer sends probes from a network to an address through the given networks.
 type tracer struct {
 	from     *packets.Namespace
 	to       netip.AddrPort
 	networks map[string]*packets.Namespace
 }
 
-// hop sends probes of a TTL until one is answered, or some were discarded by a hop whose answers do not arrive.
+// hop sends probes with one TTL until one is answered, or until a hop has discarded several of them without its answers
+// arriving.
 func (t *tracer) hop(ctx context.Context, ttl int) (hop Hop, arrived bool, err error) {
 	unheard := 0
 	for range probes {
@@ -104,7 +107,7 @@ func (t *tracer) hop(ctx context.Context, ttl int) (hop Hop, arrived bool, err e
 			return hop, false, err
 		}
 		if hop.Name = risen(before, after); hop.Name == "" {
-			continue // The probe was lost, or the networks are others now.
+			continue // The probe was lost, or the networks have changed.
 		}
 		hop.Answer = answer.From
 		if hop.Answer.IsValid() {
@@ -137,7 +140,7 @@ func (t *tracer) timeExceeded() (map[string]int, error) {
 	return counts, nil
 }
 
-// risen is the name of the count that has risen, or "".
+// risen returns the name of a count that has increased, or "".
 func risen(before, after map[string]int) string {
 	for name, count := range after {
 		if count > before[name] {
@@ -147,14 +150,15 @@ func risen(before, after map[string]int) string {
 	return ""
 }
 
-// Gateway is the name of the gateway of a cluster to a peer as a Hop.
+// Gateway returns the name of a Hop: the gateway of a cluster to a peer.
 func Gateway(cluster, peer string) string { return cluster + gatewayPrefix + peer }
 
-// HostNode is the name of the host node of a cluster as a Hop.
+// HostNode returns the name of a Hop: the host node of a cluster.
 func HostNode(cluster string) string { return cluster + "/node" }
 
-// TunnelPackets is how many packets the gateways of the sandbox have received and sent through their tunnels, the lower of both,
-// by the names of Hops. Gateways check their connections with some of them: one in two seconds, and its answer.
+// TunnelPackets returns, by the name of the gateway's Hop, the number of packets that a gateway has received or sent
+// through its tunnel, whichever is lower. It includes the packets with which gateways check their connections: one in
+// two seconds, and its answer.
 func (s *Sandbox) TunnelPackets() (map[string]int, error) {
 	counts := map[string]int{}
 	for name, network := range s.forwarders() {
@@ -173,7 +177,7 @@ func (s *Sandbox) TunnelPackets() (map[string]int, error) {
 	return counts, nil
 }
 
-// forwarders are the networks of all host nodes and gateways, by the names of Hops.
+// forwarders returns the networks of all host nodes and gateways, by the names of their Hops.
 func (s *Sandbox) forwarders() map[string]*packets.Namespace {
 	networks := map[string]*packets.Namespace{}
 	for _, c := range s.Clusters {

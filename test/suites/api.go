@@ -26,22 +26,22 @@ import (
 // kubeletClient is the user as which an API server calls kubelets (test/sandbox/internal/controlplane).
 const kubeletClient = "kube-apiserver-kubelet-client"
 
-// api is the API server of a cluster as a suite sees it. kube-apiserver does not proxy requests to the kubelet of a Node whose
-// address is of loopback (isProxyableHostname in pkg/registry/core/node/strategy.go of Kubernetes), where the sandbox has all of
-// them: these requests go to the kubelet itself, with the credentials of the API server.
+// api is the API server of a cluster as a suite sees it. kube-apiserver does not proxy requests to the kubelet of a
+// Node with a loopback address (isProxyableHostname in pkg/registry/core/node/strategy.go of Kubernetes), and all Nodes
+// of the sandbox have one. So api sends these requests directly to the kubelet, with the credentials of the API server.
 type api struct {
 	server                            string
 	serverTransport, kubeletTransport http.RoundTripper
-	// kubelet returns the URL of the kubelet of a Node.
+	// kubelet returns the URL of a Node's kubelet.
 	kubelet func(ctx context.Context, node string) (string, error)
-	// namespace is called with each namespace that a suite has made, before the suite gets the answer; nil for nothing to do.
+	// namespace is called with each namespace that a suite creates, before the suite gets the answer; nil for no call.
 	namespace func(ctx context.Context, name string) error
 }
 
-// apiOf is that of a cluster.
+// apiOf returns the API of a cluster.
 func apiOf(cluster *sandbox.Cluster) (a api, err error) {
 	config := rest.CopyConfig(cluster.Config)
-	config.NextProtos = []string{"http/1.1"} // HTTP/2 has no upgrades of connections.
+	config.NextProtos = []string{"http/1.1"} // HTTP/2 does not support upgrades of connections.
 	if a.serverTransport, err = rest.TransportFor(config); err != nil {
 		return api{}, err
 	}
@@ -63,8 +63,8 @@ func apiOf(cluster *sandbox.Cluster) (a api, err error) {
 	return a, nil
 }
 
-// ofKubelet are the paths by which a suite asks the kubelet of a Node: by the proxy of the Node, or of a Pod that has the name of the
-// Node, since virtual-kubelet's own pipeline runs it in such a Pod.
+// ofKubelet matches the paths by which a suite calls a Node's kubelet: through the proxy of the Node, or of a Pod with
+// the name of the Node, because virtual-kubelet's own pipeline runs it in such a Pod.
 var ofKubelet = regexp.MustCompile(`^/api/v1/(?:nodes/([^/:]+)|namespaces/[^/]+/pods/https:([^/:]+):10250)/proxy(/.*)$`)
 
 func (a api) handler() (http.Handler, error) {
@@ -95,12 +95,12 @@ func (a api) RoundTrip(r *http.Request) (*http.Response, error) {
 	asked := r.Clone(r.Context())
 	kubelet.RawQuery = r.URL.RawQuery
 	asked.URL, asked.Host = kubelet, ""
-	// Redirections of the kubelet lead back here, as those that kube-apiserver proxies.
+	// Redirects of the kubelet lead back here, as when kube-apiserver proxies the request.
 	rewriting := &proxy.Transport{PathPrepend: strings.TrimSuffix(r.URL.Path, found[3]), RoundTripper: a.kubeletTransport}
 	return rewriting.RoundTrip(asked)
 }
 
-// answered waits for what is to be done with a namespace that a suite has made.
+// answered calls a.namespace for a namespace that a suite has created.
 func (a api) answered(r *http.Response) error {
 	if a.namespace == nil || r.Request.Method != http.MethodPost || r.Request.URL.Path != "/api/v1/namespaces" ||
 		r.StatusCode != http.StatusCreated {
@@ -119,7 +119,8 @@ func (a api) answered(r *http.Response) error {
 	return a.namespace(r.Request.Context(), made.Name)
 }
 
-// serve serves the API for the administrator, until closed, and returns a kubeconfig for it, in a directory that is removed then.
+// serve serves the API as the administrator until closed is called, and returns a kubeconfig for it, in a directory
+// that closed removes.
 func (a api) serve() (kubeconfig string, closed func(), err error) {
 	handler, err := a.handler()
 	if err != nil {

@@ -29,7 +29,8 @@ func answering(t *testing.T, name string) *httptest.Server {
 	return server
 }
 
-// proxied serves the API server and the kubelet of node as a suite sees them. made gets the namespaces that were made.
+// proxied serves the API server and the kubelet of node as a suite sees them. made is called with the created
+// namespaces.
 func proxied(t *testing.T, made func(context.Context, string) error) string {
 	kubelet := answering(t, "kubelet")
 	proxy, err := api{

@@ -1,7 +1,8 @@
-// Command suites runs the end-to-end suites of Liqo and of virtual-kubelet, and specs of Kubernetes' conformance, from their Go modules, in
-// sandboxes: against Liqo's virtual kubelet, against ours in its place, and against the broker. results.json keeps what became of each
-// test, notes.go why some do not pass, and docs/compatibility.md shows both.
+// Command suites runs the end-to-end suites of Liqo and of virtual-kubelet, and specs of Kubernetes' conformance suite,
+// from their Go modules, in sandboxes: with Liqo's virtual kubelet, with ours in its place, and with the broker.
+// results.json has the result of each test, notes.go the reasons for tests that do not pass, and docs/compatibility.md
+// shows both.
 //
-// It fails when a test fails for no noted reason, when one passes for which a reason is noted, and when one passes with Liqo's virtual
-// kubelet and not with ours in its place.
+// It fails if a test fails without a noted reason, if a test passes although a reason is noted, or if a test passes
+// with Liqo's virtual kubelet but not with ours in its place.
 package main

@@ -13,10 +13,10 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// kubeletSuite is the name of virtual-kubelet's suite among the packages, and of the namespace of its pods.
+// kubeletSuite is the name of virtual-kubelet's suite among the packages, and of the namespace for its pods.
 const kubeletSuite = "virtual-kubelet"
 
-// runKubelet runs virtual-kubelet's suite against the node of this side. A failed test is no error.
+// runKubelet runs virtual-kubelet's suite against the node of this side. A failed test is not an error.
 func (at place) runKubelet(ctx context.Context) ([]outcome, error) {
 	cluster := at.Cluster(sandbox.Broker)
 	if err := cluster.Offload(ctx, kubeletSuite); err != nil {
@@ -44,11 +44,11 @@ func (at place) runKubelet(ctx context.Context) ([]outcome, error) {
 	return outcomes, err
 }
 
-// sourceLine is how testing begins what a test prints.
+// sourceLine matches the prefix that testing adds to the output of a test.
 var sourceLine = regexp.MustCompile(`^\w+\.go:\d+: `)
 
-// readEvents reads what go test -json printed, and returns the outcome of each test of the suite. Why one failed is the last line that it
-// printed.
+// readEvents reads the output of go test -json, and returns the outcome of each test of the suite. The reason for a
+// failure is the last line of the test's output.
 func readEvents(printed []byte) ([]outcome, error) {
 	var outcomes []outcome
 	last := map[string]string{}
@@ -58,7 +58,7 @@ func readEvents(printed []byte) ([]outcome, error) {
 	for lines.Scan() {
 		var event struct{ Action, Test, Output string }
 		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
-			continue // What is not of the test, such as a warning of the Go command.
+			continue // Output that does not belong to a test, such as a warning of the Go command.
 		}
 		_, name, below := strings.Cut(event.Test, "/")
 		if !below {

@@ -19,20 +19,20 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// conformancePackage are specs of Kubernetes' conformance suite, by regular expressions on their names.
+// conformancePackage selects specs of Kubernetes' conformance suite by regular expressions for their names.
 type conformancePackage struct {
 	name, focus, skip string
-	// hosts has the containers run, as processes of the providers' host nodes. KWOK simulates them otherwise.
+	// hosts is true if the containers run, as processes on the providers' host nodes. Otherwise KWOK simulates them.
 	hosts bool
 }
 
-// conformance are the specs that make sense on a virtual node.
+// conformance has the specs that make sense on a virtual node.
 var conformance = []conformancePackage{
 	{
 		name: "kubernetes",
 		focus: `(\[sig-node\] Pods|\[sig-apps\] (Deployment|ReplicaSet|StatefulSet|DisruptionController)) .*\[Conformance\]` +
 			`|\[sig-apps\] Job should (delete a job|apply changes to a job status|adopt matching orphans) .*\[Conformance\]`,
-		// Those that need containers that run: KWOK pulls no image, and runs neither probes nor commands.
+		// Specs that need running containers: KWOK pulls no images, and runs neither probes nor commands.
 		skip: `activeDeadlineSeconds|environment variables for services|logs from the container over websockets` +
 			`|serve a basic image|proportional scaling|\[Slow\]|canary updates|rolling updates and roll backs` +
 			`|recreate evicted|500 podspec updates`,
@@ -40,13 +40,13 @@ var conformance = []conformancePackage{
 	{
 		name: "kubernetes-run", hosts: true,
 		focus: `(\[sig-node\] (Secrets|ConfigMap) |\[sig-node\] Pods should support retrieving logs|\[sig-apps\] Job ).*\[Conformance\]`,
-		// Those that are in the other package, and those that need a volume on the node.
+		// Specs that are in the other package, and specs that need a volume on the node.
 		skip: `Job should (delete a job|apply changes to a job status|adopt matching orphans|allow to use|run a job to completion)`,
 	},
 }
 
-// buildConformance compiles Kubernetes' e2e.test, unless the cache has it, with the versions of this module, whose go.sum has not all
-// that it needs. It returns the program.
+// buildConformance compiles Kubernetes' e2e.test, unless it is in the cache, with the versions of this module. This
+// module's go.sum lacks some of its dependencies. It returns the path of the program.
 func buildConformance(ctx context.Context, say func(string, ...any)) (string, error) {
 	cache, err := sandbox.CacheDir()
 	if err != nil {
@@ -82,8 +82,8 @@ func buildConformance(ctx context.Context, say func(string, ...any)) (string, er
 	return program, nil
 }
 
-// runConformance runs specs of Kubernetes' conformance suite in namespaces whose pods all go to virtual nodes. A failed spec is no
-// error.
+// runConformance runs specs of Kubernetes' conformance suite in namespaces whose pods all run on virtual nodes. A
+// failed spec is not an error.
 func (at place) runConformance(ctx context.Context, program string, p conformancePackage) (outcomes []outcome, err error) {
 	cluster := at.Cluster(sandbox.Broker)
 	api, err := apiOf(cluster)
@@ -105,22 +105,22 @@ func (at place) runConformance(ctx context.Context, program string, p conformanc
 	c := at.command(ctx, program, "--ginkgo.focus="+p.focus, "--ginkgo.skip="+p.skip,
 		"--kubeconfig="+kubeconfig, "--kubectl-path="+filepath.Join(at.Tools(), "kubectl"), "--provider=skeleton",
 		"--kube-api-content-type=application/json", // So that the names of namespaces can be read.
-		// No node is without taints, and those of virtual nodes do not keep these pods away.
+		// All nodes have taints, but the taints of virtual nodes do not affect these pods.
 		"--allowed-not-ready-nodes=-1", "--num-nodes=1",
 		"--dump-logs-on-failure=false", "--disable-log-dump")
 	c.Dir = filepath.Dir(kubeconfig)
 	outcomes, err = at.runGinkgo(p.name, c)
-	// What is not chosen is skipped, for no reason that is given.
+	// Specs that are not selected are skipped without a reason.
 	return slices.DeleteFunc(outcomes, func(o outcome) bool { return o.Result == skipped && o.Why == "" }), err
 }
 
-// machineImages are those of the containers that run, with their commands.
+// machineImages are the images whose containers run, with their commands.
 var machineImages = map[string][]string{
 	imageutils.GetE2EImage(imageutils.BusyBox): {"sh"},
 	imageutils.GetE2EImage(imageutils.Agnhost): {"sleep", "1000000"},
 }
 
-// useHosts has the pods of the providers go to their host nodes, or to the simulated ones again.
+// useHosts schedules the pods of the providers to their host nodes, or to the simulated nodes again.
 func (at place) useHosts(ctx context.Context, hosts bool) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

@@ -25,8 +25,8 @@ type cruisePackage struct {
 	clusters int
 }
 
-// cruise are the packages that need neither packets, nor volumes, nor containers that really run. The last ones may leave something
-// behind when they fail: a drained tenant, a VirtualNode.
+// cruise has the packages that need neither packets, nor volumes, nor containers that really run. The last ones may
+// leave something behind when they fail: a drained tenant, or a VirtualNode.
 var cruise = []cruisePackage{
 	{"verifycertrenewal", 2},
 	{"clusterlabels", 3},
@@ -39,8 +39,8 @@ var cruise = []cruisePackage{
 	{"reflection", 2},
 }
 
-// build compiles Liqo's suites and liqoctl inside Liqo's module, with Liqo's choice of dependencies, unless the cache has them. It
-// returns the directory of the programs.
+// build compiles Liqo's suites and liqoctl in Liqo's module, with Liqo's versions of its dependencies, unless they are
+// in the cache. It returns the directory of the programs.
 func build(ctx context.Context, say func(string, ...any)) (string, error) {
 	cache, err := sandbox.CacheDir()
 	if err != nil {
@@ -75,7 +75,7 @@ func build(ctx context.Context, say func(string, ...any)) (string, error) {
 	return directory, nil
 }
 
-// runLiqo runs a package of Liqo's suites and returns what became of its specs. A failed spec is no error.
+// runLiqo runs a package of Liqo's suites and returns the outcomes of its specs. A failed spec is not an error.
 func (at place) runLiqo(ctx context.Context, programs string, p cruisePackage) ([]outcome, error) {
 	if p.name == "reflection" {
 		at.metrics.Lock() // It forwards port 5872 of this machine.
@@ -97,13 +97,13 @@ func (at place) runLiqo(ctx context.Context, programs string, p cruisePackage) (
 	}
 	c := at.command(ctx, filepath.Join(programs, p.name+".test"))
 	c.Dir = directory
-	// These are all that Liqo's test/e2e/testconsts has.
+	// These are all variables in Liqo's test/e2e/testconsts.
 	c.Env = append(os.Environ(), "NAMESPACE=liqo", "CLUSTER_NUMBER="+strconv.Itoa(len(at.clusters)), "KUBECONFIGDIR="+directory,
 		"LIQOCTL="+filepath.Join(programs, "liqoctl"), "INFRA=sandbox", "CNI=none", "POD_CIDR_OVERLAPPING=true")
 	return at.runGinkgo(p.name, c)
 }
 
-// runGinkgo runs a suite of Ginkgo in the directory of its command, which gets the report. A failed spec is no error.
+// runGinkgo runs a Ginkgo suite in its command's directory, where the report is written. A failed spec is not an error.
 func (at place) runGinkgo(pkg string, c *exec.Cmd) ([]outcome, error) {
 	report := filepath.Join(c.Dir, "report.json")
 	c.Args = append(c.Args, "--ginkgo.v", "--ginkgo.no-color", "--ginkgo.json-report="+report, "--ginkgo.timeout="+packageTimeout.String())
@@ -118,15 +118,15 @@ func (at place) runGinkgo(pkg string, c *exec.Cmd) ([]outcome, error) {
 	return readReport(text)
 }
 
-// command is one that is asked to end when ctx does.
+// command returns a command that is asked to end when ctx does.
 func (at place) command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, program, args...)
 	c.Cancel, c.WaitDelay = func() error { return c.Process.Signal(syscall.SIGTERM) }, 30*time.Second
 	return c
 }
 
-// readReport reads a report of Ginkgo (its types.Report). It returns the outcome of each spec, and of what is before and after all of
-// them only if it failed. What was interrupted, timed out or panicked has failed.
+// readReport reads a report of Ginkgo (its types.Report). It returns the outcome of each spec, and of the setup and
+// teardown of the suite only if they failed. Interrupted, timed out and panicked specs count as failed.
 func readReport(text []byte) (outcomes []outcome, err error) {
 	var reports []struct {
 		SpecReports []struct {
@@ -148,7 +148,7 @@ func readReport(text []byte) (outcomes []outcome, err error) {
 			}
 			if s.LeafNodeType == "It" {
 				texts := strings.Join(append(s.ContainerHierarchyTexts, s.LeafNodeText), " / ")
-				o.Test = strings.TrimPrefix(strings.Join(strings.Fields(texts), " "), "Liqo E2E / ") // As all of Liqo's begin.
+				o.Test = strings.TrimPrefix(strings.Join(strings.Fields(texts), " "), "Liqo E2E / ") // The prefix of all of Liqo's specs.
 			} else if o.Result != failed {
 				continue
 			}

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Files of this repository, as seen from the module's directory.
+// Files of this repository, relative to the module's directory.
 const (
 	resultsFile = "suites/results.json"
 	document    = "../docs/compatibility.md"
@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// choice is a flag of names, none of which means all.
+// choice is a flag with a list of names. An empty list means all of them.
 type choice []string
 
 func (c *choice) String() string { return strings.Join(*c, ",") }
@@ -56,15 +56,15 @@ func (c *choice) has(name string) bool { return len(*c) == 0 || slices.Contains(
 // runner runs suites in federations.
 type runner struct {
 	sides, packages choice
-	// programs is the directory of Liqo's, e2e the program of Kubernetes'.
+	// programs is the directory of Liqo's programs, e2e the path of Kubernetes' program.
 	programs, e2e string
 
-	// metrics is held by the package reflection, starting while a federation starts, which takes all cores, kept while the file of
-	// results is written.
+	// metrics is held by the package reflection; starting while a federation starts, which uses all CPUs; kept while
+	// the results file is written.
 	metrics, starting, kept sync.Mutex
 }
 
-// run runs what is chosen, writes results and document, and returns the faults of all results as an error.
+// run runs the chosen suites, writes the results and the document, and returns the faults of all results as an error.
 func (r *runner) run(ctx context.Context, together int) (err error) {
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (r *runner) run(ctx context.Context, together int) (err error) {
 
 func say(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 
-// runFederation runs the suites on the sides of a federation. A package that cannot be run does not keep others from it.
+// runFederation runs the suites on the sides of a federation. If a package cannot be run, the others still are.
 func (r *runner) runFederation(ctx context.Context, f federation) (err error) {
 	r.starting.Lock()
 	s, err := f.up(ctx, say)
@@ -145,12 +145,12 @@ func (r *runner) runFederation(ctx context.Context, f federation) (err error) {
 	return errors.Join(errs...)
 }
 
-// runPackage runs a package on one side, unless it is not chosen, and keeps what became of its tests.
+// runPackage runs a package on one side, if it is chosen, and stores the results of its tests.
 func (r *runner) runPackage(ctx context.Context, at place, pkg string, run func(context.Context) ([]outcome, error)) error {
 	if !r.packages.has(pkg) || ctx.Err() != nil {
 		return ctx.Err()
 	}
-	ctx, cancel := context.WithTimeout(ctx, packageTimeout+time.Minute) // Ginkgo ends in time, and reports.
+	ctx, cancel := context.WithTimeout(ctx, packageTimeout+time.Minute) // Ginkgo ends before, and writes its report.
 	defer cancel()
 	began := time.Now()
 	outcomes, err := run(ctx)

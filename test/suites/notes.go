@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// note is why tests do not pass on some sides.
+// note is the reason why tests do not pass on some sides.
 type note struct {
 	pkg string
-	// test is a part of the test's name; empty for all of the package.
+	// test is a part of the test's name; empty for the whole package.
 	test  string
 	sides []string
 	why   string
@@ -18,7 +18,7 @@ func (n note) covers(r row, side string) bool {
 	return n.pkg == r.Package && strings.Contains(r.Test, n.test) && slices.Contains(n.sides, side)
 }
 
-// nodesOfVirtualKubelets are the sides on which virtual-kubelet's suite is run.
+// nodesOfVirtualKubelets are the sides on which virtual-kubelet's suite runs.
 var nodesOfVirtualKubelets = []string{stock, dropIn, broker}
 
 var notes = []note{

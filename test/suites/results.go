@@ -19,19 +19,19 @@ const (
 	skipped = "skipped"
 )
 
-// outcome is that of one test on one side. Why is the message of a failure.
+// outcome is the result of one test on one side. Why is the message of a failure.
 type outcome struct{ Test, Result, Why string }
 
-// row is a test on all sides.
+// row has the results of a test on all sides.
 type row struct {
-	// Package is one of Liqo's or of conformance, or kubeletSuite.
+	// Package is a package of Liqo's or of the conformance suite, or kubeletSuite.
 	Package string `json:"package"`
 	Test    string `json:"test"`
-	// Results is by the name of the side. A test that was not run there has none.
+	// Results has the result for each side, by its name, on which the test was run.
 	Results map[string]string `json:"results"`
 }
 
-// packages are all, in the order in which they are run.
+// packages returns the names of all packages, in the order in which they run.
 func packages() (names []string) {
 	names = append(names, kubeletSuite)
 	for _, p := range conformance {
@@ -43,7 +43,7 @@ func packages() (names []string) {
 	return names
 }
 
-// suites are the names of the tables of the document.
+// suites are the names of the document's tables.
 var suites = []string{"liqo", "virtual-kubelet", "kubernetes"}
 
 func suiteOf(pkg string) string {
@@ -56,7 +56,7 @@ func suiteOf(pkg string) string {
 	return "liqo"
 }
 
-// merge replaces what a package gave on one side. Rows that have no side any more are left out.
+// merge replaces the results of a package on one side. It removes rows that have no results any more.
 func merge(rows []row, pkg, side string, outcomes []outcome) []row {
 	for i := range rows {
 		if rows[i].Package == pkg {
@@ -92,7 +92,7 @@ func readResults(path string) (rows []row, err error) {
 	return rows, json.Unmarshal(text, &rows)
 }
 
-// writeResults writes one line for each test, so that differences can be read.
+// writeResults writes one line for each test, so that diffs are readable.
 func writeResults(path string, rows []row) error {
 	var b bytes.Buffer
 	for i, r := range rows {
@@ -105,8 +105,8 @@ func writeResults(path string, rows []row) error {
 	return os.WriteFile(path, append(b.Bytes(), "]\n"...), 0o644)
 }
 
-// faults returns the tests that do not pass on a side and have no reason for it, those that pass and have one, the notes that are about
-// no result, and the tests that pass with Liqo's virtual kubelet and not with ours in its place.
+// faults returns the tests that fail on a side without a noted reason, the tests that pass although a reason is noted,
+// the notes without a result, and the tests that pass with Liqo's virtual kubelet but not with ours in its place.
 func faults(rows []row, notes []note) (found []string) {
 	used := make([]bool, len(notes))
 	for _, r := range rows {
@@ -133,7 +133,7 @@ func faults(rows []row, notes []note) (found []string) {
 	return found
 }
 
-// table is one of Markdown, of a suite. It has a column for each side on which one of the tests was run.
+// table returns the Markdown table of a suite. It has a column for each side on which a test was run.
 func table(rows []row, suite string) string {
 	rows = slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return suiteOf(r.Package) != suite })
 	if len(rows) == 0 {
@@ -160,7 +160,7 @@ func table(rows []row, suite string) string {
 	return b.String()
 }
 
-// summary is a table of how many of the tests that were run on a side pass.
+// summary returns a table of the numbers of passed and run tests on each side.
 func summary(rows []row) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| suite | %s |\n|---|%s\n", strings.Join(sideNames, " | "), strings.Repeat("---|", len(sideNames)))
@@ -189,8 +189,8 @@ func summary(rows []row) string {
 
 var marks = map[string]string{passed: passed, failed: "**failed**", skipped: skipped, "": "–"}
 
-// writeTables writes the tables of the document, each between a comment with its name and one with "end", and reports whether that
-// changes it.
+// writeTables writes the tables of the document, each between a comment with its name and a comment "end", and reports
+// whether the document changed.
 func writeTables(path string, rows []row) (changed bool, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

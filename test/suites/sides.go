@@ -23,30 +23,30 @@ var sideNames = []string{stock, dropIn, chain, broker}
 // brokerNode is the Node of the broker.
 const brokerNode = "liqo-broker"
 
-// side is what a suite is run against.
+// side is a configuration that the suites run against.
 type side struct {
 	name string
-	// clusters are those that Liqo's suites use: the consumer first, then its providers.
+	// clusters are the clusters that Liqo's suites use: the consumer first, then its providers.
 	clusters []string
-	// node is the virtual node of cluster sandbox.Broker for virtual-kubelet's suite; empty if that is not run here.
+	// node is the virtual node in cluster sandbox.Broker for virtual-kubelet's suite; empty if that suite is not run.
 	node string
-	// without is a package that is not run here.
+	// without is a package that is not run on this side.
 	without string
 }
 
-// federation is a sandbox with the sides that it is used for, one after the other.
+// federation is a sandbox, with the sides that are tested in it one after the other.
 type federation struct {
 	name, image, brokerNode string
 	sides                   []side
 }
 
-// federations begins with the one that takes longest.
+// federations returns the slowest federation first.
 func federations() []federation {
 	twoProviders := []string{sandbox.Broker, sandbox.Provider(1), sandbox.Provider(2)}
 	return []federation{
 		{"suites-broker", sandbox.ImageOurs, brokerNode, []side{
 			{name: chain, clusters: []string{sandbox.Consumer(1), sandbox.Broker}},
-			// The package reflection makes further VirtualNodes that are to have a Node, and waits for it without a limit.
+			// The package reflection creates further VirtualNodes with Nodes, and waits for these without a timeout.
 			{name: broker, clusters: twoProviders, node: brokerNode, without: "reflection"},
 		}},
 		{"suites-stock", sandbox.ImageStock, "", []side{{name: stock, clusters: twoProviders, node: sandbox.Provider(1)}}},
@@ -54,8 +54,9 @@ func federations() []federation {
 	}
 }
 
-// up starts the sandbox. Its clusters have the labels that Liqo's suites expect of the cluster of their index (Liqo's
-// test/e2e/testutils/util/cluster_labels.go), and those of the first index a node of their own for the pods that stay.
+// up starts the sandbox. Its clusters have the labels that Liqo's suites expect for a cluster of their index (Liqo's
+// test/e2e/testutils/util/cluster_labels.go). The first cluster of each side has a node of its own for pods that are
+// not offloaded.
 func (f federation) up(ctx context.Context, say func(string, ...any)) (*sandbox.Sandbox, error) {
 	s, err := sandbox.Up(ctx, sandbox.Options{
 		Name: f.name, Consumers: 1, Providers: 2, Image: f.image, BrokerNode: f.brokerNode, KubeletMetrics: true,
@@ -81,7 +82,7 @@ type place struct {
 	metrics *sync.Mutex
 }
 
-// log keeps what a package printed.
+// log stores the output of a package.
 func (at place) log(pkg string, printed []byte) error {
 	return os.WriteFile(filepath.Join(logs, at.name+"-"+pkg+".log"), printed, 0o644)
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The tables of the document are made from the last results. A failure has written them.
+// The tables of the document must match the last results. A failure has rewritten them.
 func TestTheDocumentHasTheLastResults(t *testing.T) {
 	rows, err := readResults("results.json")
 	require.NoError(t, err)

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	_ "embed"
 	"errors"
 	"flag"
@@ -30,7 +29,7 @@ type rule struct {
 	instead                string
 }
 
-// text is a line that people read.
+// text is a comment, or a paragraph of a document, with the number of its first line.
 type text struct {
 	file string
 	line int
@@ -69,16 +68,33 @@ func run(args []string, stdout, stderr io.Writer) error {
 		case strings.HasSuffix(name, ".go"):
 			comments = append(comments, commentsOf(name, content)...)
 		default:
-			documents = append(documents, linesOf(name, content)...)
+			documents = append(documents, paragraphsOf(name, content)...)
 		}
 	}
-	exceeded := false
+	return checkAll(stdout, rules, comments, documents)
+}
+
+func checkAll(out io.Writer, rules []rule, comments, documents []text) error {
+	exceeded, lower := 0, 0
 	for _, r := range rules {
-		exceeded = check(stdout, r, "comments", r.goCeiling, comments) || exceeded
-		exceeded = check(stdout, r, "documents", r.docsCeiling, documents) || exceeded
+		for _, in := range []struct {
+			name    string
+			ceiling int
+			texts   []text
+		}{{"comments", r.goCeiling, comments}, {"documents", r.docsCeiling, documents}} {
+			switch count := r.check(out, in.name, in.ceiling, in.texts); {
+			case count > in.ceiling:
+				exceeded++
+			case count < in.ceiling:
+				lower++
+			}
+		}
 	}
-	if exceeded {
-		return errors.New("a wording occurs more often than its ceiling in tools/words/words.txt")
+	if exceeded > 0 {
+		return fmt.Errorf("%d wordings occur more often than their ceilings in tools/words/words.txt", exceeded)
+	}
+	if lower > 0 {
+		fmt.Fprintf(out, "%d ceilings in tools/words/words.txt can be lowered\n", lower)
 	}
 	return nil
 }
@@ -106,7 +122,7 @@ func parse(list string) (rules []rule, err error) {
 		if r.docsCeiling, err = strconv.Atoi(fields[1]); err != nil {
 			return nil, fmt.Errorf("words.txt: %w", err)
 		}
-		if r.wording, err = regexp.Compile("(?i)" + fields[2]); err != nil {
+		if r.wording, err = regexp.Compile("(?i)" + strings.ReplaceAll(fields[2], " ", `[\s/]+`)); err != nil {
 			return nil, fmt.Errorf("words.txt: %w", err)
 		}
 		rules = append(rules, r)
@@ -114,31 +130,29 @@ func parse(list string) (rules []rule, err error) {
 	return rules, nil
 }
 
-// check prints where a wording occurs if that is more often than its ceiling, and reports whether it is.
-func check(out io.Writer, r rule, where string, ceiling int, in []text) bool {
-	count := 0
+// check returns how often a wording occurs, also across the end of a line. It prints the places if that is more often than the ceiling.
+func (r *rule) check(out io.Writer, where string, ceiling int, in []text) (count int) {
 	var places strings.Builder
 	for _, t := range in {
-		if n := len(r.wording.FindAllString(t.text, -1)); n > 0 {
-			count += n
-			fmt.Fprintf(&places, "%s:%d: %s\n", t.file, t.line, strings.TrimSpace(t.text))
+		for _, at := range r.wording.FindAllStringIndex(t.text, -1) {
+			count++
+			line := t.line + strings.Count(t.text[:at[0]], "\n")
+			fmt.Fprintf(&places, "%s:%d: %s\n", t.file, line, t.text[at[0]:at[1]])
 		}
 	}
-	switch {
-	case count > ceiling:
-		fmt.Fprintf(out, "%s%q occurs %d times in %s, at most %d: write %s\n\n", places.String(), r.wording, count, where, ceiling, r.instead)
-	case count < ceiling:
-		fmt.Fprintf(out, "%q occurs %d times in %s: the ceiling in tools/words/words.txt can be lowered from %d\n", r.wording, count, where, ceiling)
+	if count > ceiling {
+		fmt.Fprintf(out, "%s%s in %s: %d, at most %d; write %s\n\n", places.String(), r.wording, where, count, ceiling, r.instead)
 	}
-	return count > ceiling
+	return count
 }
 
-// commentsOf returns the lines of the comments of a Go file.
+// commentsOf returns the comments of a Go file; those on successive lines are one.
 func commentsOf(name string, content []byte) (all []text) {
 	set := token.NewFileSet()
 	file := set.AddFile(name, -1, len(content))
 	var s scanner.Scanner
 	s.Init(file, content, nil, scanner.ScanComments)
+	last := -1
 	for {
 		pos, tok, comment := s.Scan()
 		if tok == token.EOF {
@@ -147,23 +161,32 @@ func commentsOf(name string, content []byte) (all []text) {
 		if tok != token.COMMENT {
 			continue
 		}
-		first := file.Line(pos)
-		for i, line := range strings.Split(comment, "\n") {
-			all = append(all, text{name, first + i, line})
+		line := file.Line(pos)
+		if line == last+1 {
+			all[len(all)-1].text += "\n" + comment
+		} else {
+			all = append(all, text{name, line, comment})
 		}
+		last = line + strings.Count(comment, "\n")
 	}
 }
 
-// linesOf returns the lines of a document, without those of code blocks.
-func linesOf(name string, content []byte) (all []text) {
-	code := false
-	lines := bufio.NewScanner(strings.NewReader(string(content)))
-	lines.Buffer(nil, 1<<20)
-	for n := 1; lines.Scan(); n++ {
-		if strings.HasPrefix(strings.TrimSpace(lines.Text()), "```") {
-			code = !code
-		} else if !code {
-			all = append(all, text{name, n, lines.Text()})
+// paragraphsOf returns the paragraphs of a document, without code blocks.
+func paragraphsOf(name string, content []byte) (all []text) {
+	code, apart := false, true
+	n := 0
+	for line := range strings.Lines(string(content)) {
+		n++
+		line = strings.TrimRight(line, "\n")
+		switch {
+		case strings.HasPrefix(strings.TrimSpace(line), "```"):
+			code, apart = !code, true
+		case code || strings.TrimSpace(line) == "":
+			apart = true
+		case apart:
+			all, apart = append(all, text{name, n, line}), false
+		default:
+			all[len(all)-1].text += "\n" + line
 		}
 	}
 	return all

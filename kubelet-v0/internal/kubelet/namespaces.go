@@ -16,7 +16,7 @@ import (
 
 // offloading is a client whose NamespaceMaps show only namespaces as Accepted that this cluster has offloaded. Liqo
 // reflects all namespaces that the status of a map names (namespacemap.Handler), and the remote cluster writes that
-// status (package offloaded).
+// status (package namespacemap).
 type offloading struct{ liqoclient.Interface }
 
 // VirtualkubeletV1alpha1 implements liqoclient.Interface.

@@ -28,7 +28,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
-// Controller tells the state the grants of consumers.
+// Controller records the grants of consumers in the broker's state.
 type Controller struct {
 	cached client.Reader
 	state  *state.Federation

@@ -43,7 +43,7 @@ func (c *Controller) hasShadowPod() (*liqofake.Clientset, *kubefake.Clientset) {
 		Namespace: "ns-r", Name: "pod", UID: "shadow", Labels: map[string]string{forge.LiqoOriginClusterNodeName: "q1"},
 		Annotations: map[string]string{v1alpha1.PodUIDAnnotation: "uid"},
 	}})
-	c.Leaving.Connections.Set(&remote.Connection{
+	c.Checker.Connections.Set(&remote.Connection{
 		Provider: "q", VirtualNode: "q1", Kube: remotetest.Kube(kube), Probes: remotetest.Probes(kube), Liqo: remotetest.Liqo(liqo),
 	})
 	return liqo, kube
@@ -56,7 +56,7 @@ func leavesWith(t *testing.T, change ...func(*corev1.Pod)) (*Controller, *liqofa
 	c.drains()
 	liqo, kube := c.hasShadowPod()
 	c.reconciled(t, "pod")
-	c.Leaving.Check(t.Context(), placed("q1"))
+	c.Checker.Check(t.Context(), placed("q1"))
 	pod, _ := c.reconciled(t, "pod")
 	require.Equal(t, "q1", pod.Annotations[v1alpha1.MovingFromAnnotation])
 	c.released(t, &pod, v1alpha1.Assignment("q1", &pod))
@@ -68,7 +68,7 @@ func leavesWith(t *testing.T, change ...func(*corev1.Pod)) (*Controller, *liqofa
 func (c *Controller) leaves(t *testing.T, within time.Duration) (took time.Duration, left bool) {
 	t.Helper()
 	for began := time.Now(); time.Since(began) <= within; time.Sleep(time.Second) {
-		c.Leaving.Check(t.Context(), placed("q1"))
+		c.Checker.Check(t.Context(), placed("q1"))
 		c.reconciled(t, "pod")
 		if c.State.HasLeft("uid", placed("q1")) {
 			return time.Since(began), true
@@ -137,7 +137,7 @@ func TestAPodThatMayStillAppearIsWaitedFor(t *testing.T) {
 			require.False(t, left)
 			next := newControllerOf(t, c.Client, true, nil)
 			next.drains()
-			next.Leaving.Connections.Set(c.Leaving.Connections.Get(placed("q1")))
+			next.Checker.Connections.Set(c.Checker.Connections.Get(placed("q1")))
 			took, left := next.leaves(t, 5*time.Minute)
 			require.True(t, left)
 			require.GreaterOrEqual(t, took, v1alpha1.PodCreationTimeout)
@@ -173,7 +173,7 @@ func TestAPodThatHasStoppedIsNotWaitedFor(t *testing.T) {
 			pod, _ := c.reconciled(t, "pod")
 			c.released(t, &pod, v1alpha1.Assignment("q1", &pod))
 			c.reconciled(t, "pod")
-			c.Leaving.Check(t.Context(), placed("q1"))
+			c.Checker.Check(t.Context(), placed("q1"))
 			got, _ := c.reconciled(t, "pod")
 			if !tc.leaves {
 				require.Empty(t, got.Labels[v1alpha1.VirtualNodeLabel])
@@ -214,7 +214,7 @@ func TestAPodThatLeavesAProviderWithoutANameIsAskedAbout(t *testing.T) {
 		check := func() corev1.Pod {
 			c.reconciled(t, "pod")
 			for _, provider := range []string{"q", "z"} {
-				c.Leaving.Check(t.Context(), scheduler.Place{Provider: provider, VirtualNode: "q1"})
+				c.Checker.Check(t.Context(), scheduler.Place{Provider: provider, VirtualNode: "q1"})
 			}
 			pod, _ := c.reconciled(t, "pod")
 			return pod
@@ -241,11 +241,11 @@ func TestAPodThatLeavesAProviderWithoutANameIsAskedAbout(t *testing.T) {
 		for range 3 {
 			got, _ := c.reconciled(t, "pod")
 			require.Empty(t, got.Labels[v1alpha1.VirtualNodeLabel])
-			c.Leaving.Check(t.Context(), placed("q1"))
-			c.Leaving.Check(t.Context(), placed("r1"))
+			c.Checker.Check(t.Context(), placed("q1"))
+			c.Checker.Check(t.Context(), placed("r1"))
 		}
 		require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
-		c.Leaving.Check(t.Context(), placed("r1"))
+		c.Checker.Check(t.Context(), placed("r1"))
 		got, _ := c.reconciled(t, "pod")
 		require.NotEmpty(t, got.Labels[v1alpha1.VirtualNodeLabel])
 	})

@@ -160,7 +160,7 @@ func (c *Controller) observeIfWritten(pod, live *corev1.Pod) bool {
 	if live.UID != pod.UID || at == (scheduler.Place{}) {
 		return false
 	}
-	c.State.Confirm(live, at)
+	c.State.ObserveWritten(live, at)
 	return true
 }
 

@@ -48,7 +48,7 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, ass
 	reason, recheck := eviction.Of(pod, at, criteria.Rules, c.pendingSince(pod), c.Clock.Now())
 	if reason == eviction.None {
 		c.State.ObserveStays(pod.UID, pod.Status.Phase == corev1.PodRunning)
-		c.Leaving.Forget(client.ObjectKeyFromObject(pod))
+		c.Checker.Forget(client.ObjectKeyFromObject(pod))
 		c.requeueReplicas(pod)
 		if err := errors.Join(c.forgetTries(ctx, pod), c.remapAddress(ctx, pod)); err != nil {
 			return ctrl.Result{}, err
@@ -125,7 +125,7 @@ func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, assigned 
 	}
 	answer := termination.Answer{}
 	if at.mapped {
-		answer = c.Leaving.Ask(at.pod)
+		answer = c.Checker.Ask(at.pod)
 		c.forgetRejection(pod, &at, &answer)
 	}
 	if answer.Known {
@@ -142,13 +142,13 @@ func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, assigned 
 	case !answer.Present && why == eviction.PendingTooLong:
 		wait = eviction.Queued(pod, at.known, rules, c.Restorer.LeadsSince(), c.Clock.Now())
 		if wait > 0 {
-			c.Leaving.Forget(client.ObjectKeyFromObject(pod))
+			c.Checker.Forget(client.ObjectKeyFromObject(pod))
 		}
 		return wait > 0, wait, nil
 	case answer.Status == nil && why == eviction.PendingTooLong:
 		wait := c.unmadeDelay(ctx, pod, assigned, at.known, rules)
 		if wait > 0 {
-			c.Leaving.Forget(client.ObjectKeyFromObject(pod))
+			c.Checker.Forget(client.ObjectKeyFromObject(pod))
 		}
 		return wait > 0, wait, nil
 	case answer.Status == nil:
@@ -163,7 +163,7 @@ func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, assigned 
 			wait = c.scaleUpDelay(ctx, pod)
 		}
 		if wait > 0 {
-			c.Leaving.Forget(client.ObjectKeyFromObject(pod))
+			c.Checker.Forget(client.ObjectKeyFromObject(pod))
 		}
 		return wait > 0, wait, nil
 	case startedOnce(pod, answer.Status):

@@ -115,7 +115,7 @@ func TestAPodThatHasChangedIsAssignedAtOnce(t *testing.T) {
 }
 
 // The next step is with the cache's pod, which may be older than the one that the step was repeated with: in five of
-// 10,000 simulations the broker counted pods indefinitely that had left, or counted capacity twice.
+// 10,000 histories the broker counted pods indefinitely that had left, or counted capacity twice.
 func TestNoOtherStepIsRepeatedAtOnce(t *testing.T) {
 	ended, patches := assignedPod(corev1.PodSucceeded, func(*corev1.Pod) {}), 0
 	c := newController(t, false, interceptor.Funcs{

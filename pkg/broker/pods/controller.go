@@ -59,7 +59,7 @@ type Config struct {
 	// Grants reads the grants of consumers; with nil no consumer is bounded.
 	Grants *grants.Controller
 	// Leaving asks providers about the pods that leave them.
-	Leaving *termination.Checker
+	Checker *termination.Checker
 	// MapsAddresses means that Liqo's networking module is installed.
 	MapsAddresses bool
 	// Sibling returns a VirtualNode of a provider; "" if it has none.
@@ -156,7 +156,7 @@ func (c *Controller) Reconcile(ctx context.Context, r ctrl.Request) (ctrl.Result
 	var pod corev1.Pod
 	if err := c.Client.Get(ctx, r.NamespacedName, &pod); err != nil {
 		if kerrors.IsNotFound(err) {
-			c.Leaving.Forget(r.NamespacedName)
+			c.Checker.Forget(r.NamespacedName)
 			c.observeGone(r.NamespacedName, "")
 			c.forgetFailures(r)
 			return c.observeSuccessor(ctx, r.NamespacedName)

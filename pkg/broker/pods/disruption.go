@@ -99,7 +99,7 @@ func (c *Controller) releaseDisrupted(ctx context.Context, pod *corev1.Pod) (ctr
 	if c.Guard.Missing() != "" {
 		return ctrl.Result{RequeueAfter: admission.Recheck}, nil
 	}
-	c.Leaving.Forget(client.ObjectKeyFromObject(pod))
+	c.Checker.Forget(client.ObjectKeyFromObject(pod))
 	owner, target := metav1.GetControllerOf(pod), placement.Condition(pod, corev1.DisruptionTarget)
 	deletes := target != nil && target.Reason != corev1.PodReasonTerminationByKubelet && target.Reason != v1alpha1.ReasonEvictionByBroker
 	if deletes && owner != nil && owner.Kind != "ShadowPod" {

@@ -143,7 +143,7 @@ func TestAPodThatRunsOnceIsNotStartedElsewhere(t *testing.T) {
 			var pod corev1.Pod
 			for i := range 8 {
 				pod, _ = c.reconciled(t, "pod")
-				c.Leaving.Check(t.Context(), placed("q1"))
+				c.Checker.Check(t.Context(), placed("q1"))
 				if i == 3 {
 					require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
 					c.released(t, &pod, v1alpha1.Assignment("q1", &pod))
@@ -183,7 +183,7 @@ func TestAPodThatRunsOnceAndThatItsProviderMakesAgainIsNotStartedElsewhere(t *te
 	there := c.connect("q1", corev1.PodStatus{Phase: corev1.PodPending})
 	for i := range 8 {
 		pod, _ = c.reconciled(t, "pod")
-		c.Leaving.Check(t.Context(), placed("q1"))
+		c.Checker.Check(t.Context(), placed("q1"))
 		if i == 3 {
 			require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
 			c.released(t, &pod, v1alpha1.Assignment("q1", &pod))
@@ -228,7 +228,7 @@ func TestTheEndOfAPodThatRunsOnceIsThatOfItsKubelet(t *testing.T) {
 	there := c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning})
 	for range 4 {
 		c.reconciled(t, "pod")
-		c.Leaving.Check(t.Context(), placed("q1"))
+		c.Checker.Check(t.Context(), placed("q1"))
 	}
 	remote, err := there.CoreV1().Pods("ns-r").Get(t.Context(), "pod", metav1.GetOptions{})
 	require.NoError(t, err)
@@ -238,7 +238,7 @@ func TestTheEndOfAPodThatRunsOnceIsThatOfItsKubelet(t *testing.T) {
 		}},
 	}
 	require.NoError(t, there.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), remote, "ns-r"))
-	c.Leaving.Check(t.Context(), placed("q1"))
+	c.Checker.Check(t.Context(), placed("q1"))
 	pod, _ := c.reconciled(t, "pod")
 	require.Equal(t, corev1.PodSucceeded, pod.Status.Phase)
 	require.Equal(t, "Completed", pod.Status.ContainerStatuses[0].State.Terminated.Reason)
@@ -257,7 +257,7 @@ func TestAPodThatRunsOnceAndIsDeletedIsNotWrittenWhileItLeaves(t *testing.T) {
 		Name: "c", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 	}}})
 	c.reconciled(t, "pod")
-	c.Leaving.Check(t.Context(), placed("q1"))
+	c.Checker.Check(t.Context(), placed("q1"))
 	before, _ := c.reconciled(t, "pod")
 	for range 3 {
 		after, _ := c.reconciled(t, "pod")
@@ -332,7 +332,7 @@ func TestAPodIsWaitedForWhileItsProviderAddsANode(t *testing.T) {
 			c.Policies.Defaults.PendingTimeout = 2 * time.Minute
 			c.connect("q1", corev1.PodStatus{Phase: corev1.PodPending})
 			c.reconciled(t, "pod")
-			c.Leaving.Check(t.Context(), placed("q1"))
+			c.Checker.Check(t.Context(), placed("q1"))
 			pod, result := c.reconciled(t, "pod")
 			require.Equal(t, tc.stays, pod.Labels[v1alpha1.VirtualNodeLabel] == "q1")
 			require.Equal(t, tc.stays, result.RequeueAfter > 0)
@@ -370,7 +370,7 @@ func TestASliceWhosePodsAreNotMadeCloses(t *testing.T) {
 			_, kube := c.hasShadowPod()
 			stays := func() bool {
 				c.reconciled(t, "pod")
-				c.Leaving.Check(t.Context(), placed("q1"))
+				c.Checker.Check(t.Context(), placed("q1"))
 				pod, result := c.reconciled(t, "pod")
 				require.Equal(t, tc.stays, result.RequeueAfter > 0)
 				return pod.Labels[v1alpha1.VirtualNodeLabel] == "q1"
@@ -435,7 +435,7 @@ func TestAnnotationsOfAConsumerKeepNoPodAtItsProvider(t *testing.T) {
 			var now corev1.Pod
 			for range 3 {
 				now, _ = c.reconciled(t, "pod")
-				c.Leaving.Check(t.Context(), placed("q1"))
+				c.Checker.Check(t.Context(), placed("q1"))
 			}
 			require.NotEqual(t, "q1", now.Labels[v1alpha1.VirtualNodeLabel])
 			require.NotEmpty(t, now.Annotations[v1alpha1.AssignedAtAnnotation])

@@ -33,10 +33,10 @@ func (c *Controller) awaitEarlier(ctx context.Context, pod *corev1.Pod) (time.Du
 	}
 	at.pod.UID, at.pod.Settled = "", true
 	if earlier.Seen && at.known.UnreachableSince.IsZero() && at.mapped && at.pod.RemoteNamespace != "" {
-		answer := c.Leaving.Ask(at.pod)
+		answer := c.Checker.Ask(at.pod)
 		switch {
 		case answer.Known && !answer.Present:
-			c.Leaving.Forget(name)
+			c.Checker.Forget(name)
 			c.State.ForgetEarlier(name)
 			return 0, nil
 		case !answer.Known && answer.Err == nil:
@@ -84,7 +84,7 @@ func (c *Controller) awaitUnseen(ctx context.Context, pod *corev1.Pod) (longest 
 	if longest > 0 {
 		return longest, nil
 	}
-	c.Leaving.Forget(client.ObjectKeyFromObject(pod))
+	c.Checker.Forget(client.ObjectKeyFromObject(pod))
 	c.State.ObserveNameFree(pod)
 	return 0, nil
 }
@@ -121,7 +121,7 @@ func (c *Controller) unseenDelay(ctx context.Context, pod *corev1.Pod, from sche
 		return 0, nil
 	}
 	at.pod.UID, at.pod.Settled, at.pod.Orphan = "", true, false
-	answer := c.Leaving.Ask(at.pod)
+	answer := c.Checker.Ask(at.pod)
 	switch {
 	case answer.Err != nil:
 		return c.failoverDelay(ctx, pod, answer.Since, false)

@@ -61,7 +61,7 @@ func (c *Controller) placedWithin(t *testing.T, within time.Duration) string {
 		if at := pod.Labels[v1alpha1.VirtualNodeLabel]; at != "" {
 			return at
 		}
-		c.Leaving.Check(t.Context(), placed("q1"))
+		c.Checker.Check(t.Context(), placed("q1"))
 	}
 	return ""
 }

@@ -151,7 +151,7 @@ func newControllerOf(t *testing.T, c client.Client, with bool, tracer trace.Trac
 	return New(Config{
 		Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Live: c, Events: record.NewFakeRecorder(100), Tracer: tracer,
 		Metrics: NewMetrics(nil, known), State: known, Restorer: restore.New(c, c, "", known, clock.RealClock{}),
-		Leaving: termination.NewChecker(termination.CheckerConfig{
+		Checker: termination.NewChecker(termination.CheckerConfig{
 			Log: testr.New(t), Connections: connections, Queue: queue, Timeout: time.Minute, Connect: gone.Connect,
 		}),
 		Policies: &placement.Policies{

@@ -61,7 +61,7 @@ func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, from scheduler.
 	if tried != nil {
 		annotations[v1alpha1.TriesAnnotation] = tried.Annotation()
 	}
-	c.Leaving.Forget(client.ObjectKeyFromObject(pod)) // Whether it is gone is asked anew, also if this has no answer.
+	c.Checker.Forget(client.ObjectKeyFromObject(pod)) // Whether it is gone is asked anew, also if this has no answer.
 	err = c.write.Patch(ctx, pod, podpatch.Fit(pod, map[string]any{
 		"labels":      map[string]any{v1alpha1.VirtualNodeLabel: nil, v1alpha1.ProviderLabel: nil},
 		"annotations": annotations,
@@ -145,7 +145,7 @@ func (c *Controller) unnamedDelay(ctx context.Context, pod *corev1.Pod, from sch
 		longest = max(longest, wait)
 	}
 	if longest == 0 {
-		c.Leaving.Forget(client.ObjectKeyFromObject(pod))
+		c.Checker.Forget(client.ObjectKeyFromObject(pod))
 	}
 	return longest, nil
 }
@@ -155,7 +155,7 @@ func (c *Controller) unnamedDelay(ctx context.Context, pod *corev1.Pod, from sch
 func (c *Controller) releaseDelay(ctx context.Context, pod *corev1.Pod, from scheduler.Place) (time.Duration, error) {
 	wait, err := c.delayAt(ctx, pod, from)
 	if err == nil && wait == 0 {
-		c.Leaving.Forget(client.ObjectKeyFromObject(pod))
+		c.Checker.Forget(client.ObjectKeyFromObject(pod))
 	}
 	return wait, err
 }
@@ -230,7 +230,7 @@ func (at *place) lost(answer *termination.Answer, deleting bool) bool {
 // earlier rejections do not count.
 func (c *Controller) forgetRejection(pod *corev1.Pod, at *place, answer *termination.Answer) {
 	if answer.Refused() && at.known.Unusable && !at.mayBeGivenUp(pod.DeletionTimestamp != nil) {
-		c.Leaving.Forget(client.ObjectKeyFromObject(pod))
+		c.Checker.Forget(client.ObjectKeyFromObject(pod))
 	}
 }
 
@@ -392,10 +392,10 @@ func (c *Controller) askLeaving(pod *corev1.Pod, at *place, appears time.Duratio
 	gone, _ := c.State.Leaves(pod.UID)
 	at.pod.Settled = c.settled(pod, at)
 	at.pod.Waited = appears > 0 && !gone.IsZero() && c.Clock.Since(gone) >= appears
-	answer := c.Leaving.Ask(at.pod)
+	answer := c.Checker.Ask(at.pod)
 	if !at.pod.Settled && c.Clock.Since(answer.Asked) >= v1alpha1.CreationDeadline {
 		at.pod.Settled = true
-		answer = c.Leaving.Ask(at.pod)
+		answer = c.Checker.Ask(at.pod)
 	}
 	return answer
 }
@@ -485,7 +485,7 @@ func (c *Controller) reconcileEnded(ctx context.Context, pod *corev1.Pod, assign
 		return c.releaseDisrupted(ctx, pod)
 	}
 	if !gone {
-		c.Leaving.Forget(client.ObjectKeyFromObject(pod)) // It may have been asked whether it has ended.
+		c.Checker.Forget(client.ObjectKeyFromObject(pod)) // It may have been asked whether it has ended.
 		if deleting && !isAssigned {
 			return ctrl.Result{}, c.finalize(ctx, pod)
 		}

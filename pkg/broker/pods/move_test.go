@@ -40,7 +40,7 @@ func (c *Controller) connect(virtualNode string, status corev1.PodStatus) *kubef
 		Annotations: map[string]string{v1alpha1.PodUIDAnnotation: "uid"},
 	}
 	there := kubefake.NewClientset(&corev1.Pod{ObjectMeta: meta, Status: status})
-	c.Leaving.Connections.Set(&remote.Connection{
+	c.Checker.Connections.Set(&remote.Connection{
 		Provider: placed(virtualNode).Provider, VirtualNode: virtualNode, Kube: remotetest.Kube(there), Probes: remotetest.Probes(there), Liqo: remotetest.Liqo(liqofake.NewSimpleClientset()),
 	})
 	return there
@@ -64,14 +64,14 @@ func TestAPodThatHasEndedAtItsProviderIsEndedHere(t *testing.T) {
 	require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel], "its provider is asked first")
 	require.Equal(t, leavingRecheck, result.RequeueAfter)
 
-	c.Leaving.Check(t.Context(), placed("q1"))
+	c.Checker.Check(t.Context(), placed("q1"))
 	pod, _ = c.reconciled(t, "pod")
 	require.Equal(t, corev1.PodSucceeded, pod.Status.Phase)
 	require.Equal(t, "Completed", pod.Status.ContainerStatuses[0].State.Terminated.Reason)
 	require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel])
 	pod, _ = c.reconciled(t, "pod")
 	require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel], "it stays where it ended")
-	require.Zero(t, c.Leaving.Check(t.Context(), placed("q1")), "its provider is asked no more")
+	require.Zero(t, c.Checker.Check(t.Context(), placed("q1")), "its provider is asked no more")
 }
 
 // evicted returns a controller that has begun to move a running pod, the provider that it leaves, and the pod.
@@ -81,7 +81,7 @@ func evicted(t *testing.T) (c *Controller, there *kubefake.Clientset, pod corev1
 	c.drains()
 	there = c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning})
 	c.reconciled(t, "pod")
-	c.Leaving.Check(t.Context(), placed("q1"))
+	c.Checker.Check(t.Context(), placed("q1"))
 	pod, _ = c.reconciled(t, "pod")
 	return c, there, pod
 }
@@ -97,7 +97,7 @@ func TestAPodThatEndsWhileItLeavesIsEndedHere(t *testing.T) {
 		require.NoError(t, err)
 		remote.Status.Phase, remote.DeletionTimestamp = phase, deleted
 		require.NoError(t, there.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), remote, "ns-r"))
-		c.Leaving.Check(t.Context(), placed("q1"))
+		c.Checker.Check(t.Context(), placed("q1"))
 		pod, _ := c.reconciled(t, "pod")
 		return pod.Status.Phase
 	}
@@ -106,7 +106,7 @@ func TestAPodThatEndsWhileItLeavesIsEndedHere(t *testing.T) {
 	pod, _ = c.reconciled(t, "pod")
 	require.Empty(t, pod.Labels[v1alpha1.VirtualNodeLabel], "it does not run again")
 	require.Equal(t, corev1.PodSucceeded, pod.Status.Phase)
-	require.Zero(t, c.Leaving.Check(t.Context(), placed("q1")), "its provider is asked no more")
+	require.Zero(t, c.Checker.Check(t.Context(), placed("q1")), "its provider is asked no more")
 }
 
 func TestARunningPodLeavesOnceItsProviderHasAnswered(t *testing.T) {
@@ -120,7 +120,7 @@ func TestARunningPodLeavesOnceItsProviderHasAnswered(t *testing.T) {
 	require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
 	pod, _ = c.reconciled(t, "pod")
 	require.NotEmpty(t, pod.Annotations[v1alpha1.MovingFromAnnotation])
-	c.Leaving.Check(t.Context(), placed("q1"))
+	c.Checker.Check(t.Context(), placed("q1"))
 	pod, _ = c.reconciled(t, "pod")
 	require.False(t, c.State.HasLeft("uid", placed("q1")), "its virtual kubelet may be creating its ShadowPod")
 	c.released(t, &pod, "q1/"+pod.Annotations[v1alpha1.AssignedAtAnnotation])
@@ -130,11 +130,11 @@ func TestARunningPodLeavesOnceItsProviderHasAnswered(t *testing.T) {
 		Namespace: "ns-r", Name: "pod", Labels: map[string]string{forge.LiqoOriginClusterNodeName: "q1"},
 	}}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	c.Leaving.Check(t.Context(), placed("q1"))
+	c.Checker.Check(t.Context(), placed("q1"))
 	c.reconciled(t, "pod")
 	require.False(t, c.State.HasLeft("uid", placed("q1")))
 	require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
-	c.Leaving.Check(t.Context(), placed("q1"))
+	c.Checker.Check(t.Context(), placed("q1"))
 	c.reconciled(t, "pod")
 	require.True(t, c.State.HasLeft("uid", placed("q1")))
 }
@@ -154,24 +154,24 @@ func TestAPodThatIsNotReleasedWaitsForTheDeadline(t *testing.T) {
 		there := c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning})
 		c.reconciled(t, "pod")
 		time.Sleep(v1alpha1.CreationDeadline) // The time in which it is only asked whether it has ended does not count.
-		c.Leaving.Check(t.Context(), placed("q1"))
+		c.Checker.Check(t.Context(), placed("q1"))
 		pod, _ := c.reconciled(t, "pod")
 		require.NotEmpty(t, pod.Annotations[v1alpha1.MovingFromAnnotation])
 		c.released(t, &pod, "q1/2026-01-01T00:00:00Z")
 		require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
 		c.reconciled(t, "pod")
-		c.Leaving.Check(t.Context(), placed("q1"))
+		c.Checker.Check(t.Context(), placed("q1"))
 		for waited := time.Duration(0); waited < v1alpha1.CreationDeadline; {
 			_, result := c.reconciled(t, "pod")
 			require.False(t, c.State.HasLeft("uid", placed("q1")), "after %s", waited)
 			require.Positive(t, result.RequeueAfter)
 			time.Sleep(result.RequeueAfter)
 			waited += result.RequeueAfter
-			c.Leaving.Check(t.Context(), placed("q1"))
+			c.Checker.Check(t.Context(), placed("q1"))
 		}
 		c.reconciled(t, "pod")
 		require.False(t, c.State.HasLeft("uid", placed("q1")), "it is asked once more")
-		c.Leaving.Check(t.Context(), placed("q1"))
+		c.Checker.Check(t.Context(), placed("q1"))
 		c.reconciled(t, "pod")
 		require.True(t, c.State.HasLeft("uid", placed("q1")))
 	})
@@ -207,7 +207,7 @@ func TestAPodIsNotMovedWhileItIsQueued(t *testing.T) {
 					Annotations: map[string]string{v1alpha1.PodUIDAnnotation: "uid"},
 				}}))
 			}
-			c.Leaving.Connections.Set(&remote.Connection{
+			c.Checker.Connections.Set(&remote.Connection{
 				Provider: "q", VirtualNode: "q1", Kube: remotetest.Kube(kubefake.NewClientset()), Liqo: remotetest.Liqo(liqo),
 			})
 			c.leadsSince(t, time.Now().Add(-tc.leads))
@@ -216,12 +216,12 @@ func TestAPodIsNotMovedWhileItIsQueued(t *testing.T) {
 				c.State.ObserveAssigned(other, scheduler.Place{Provider: "q", VirtualNode: tc.startsAt})
 			}
 			c.reconciled(t, "pod")
-			c.Leaving.Check(t.Context(), placed("q1"))
+			c.Checker.Check(t.Context(), placed("q1"))
 			pod, result := c.reconciled(t, "pod")
 			require.Equal(t, tc.stays, pod.Labels[v1alpha1.VirtualNodeLabel] == "q1")
 			if tc.stays {
 				require.InDelta(t, time.Minute, result.RequeueAfter, float64(10*time.Second))
-				require.Zero(t, c.Leaving.Check(t.Context(), placed("q1")), "its provider is asked no more until then")
+				require.Zero(t, c.Checker.Check(t.Context(), placed("q1")), "its provider is asked no more until then")
 			}
 		})
 	}
@@ -248,7 +248,7 @@ func TestAPodThatRunsIsNotMovedBecauseItIsShownPending(t *testing.T) {
 			}, &v1alpha1.ProviderClusterStatus{})
 			c.connect("q1", tc.there)
 			c.reconciled(t, "pod")
-			c.Leaving.Check(t.Context(), placed("q1"))
+			c.Checker.Check(t.Context(), placed("q1"))
 			pod, _ := c.reconciled(t, "pod")
 			require.Equal(t, tc.leaves, pod.Labels[v1alpha1.VirtualNodeLabel] == "")
 		})
@@ -293,11 +293,11 @@ func TestAPodWaitsForTheNamespaceOfAVirtualNodeThatIsGone(t *testing.T) {
 		released, _ := c.reconciled(t, "pod")
 		c.released(t, &released, "z1/"+released.Annotations[v1alpha1.AssignedAtAnnotation])
 		c.reconciled(t, "pod")
-		c.Leaving.Check(t.Context(), placed("z1"))
+		c.Checker.Check(t.Context(), placed("z1"))
 		pod, _ := c.reconciled(t, "pod")
 		require.Empty(t, pod.Labels[v1alpha1.VirtualNodeLabel])
 		require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
-		c.Leaving.Check(t.Context(), placed("z1"))
+		c.Checker.Check(t.Context(), placed("z1"))
 		c.reconciled(t, "pod")
 		pod, _ = c.reconciled(t, "pod")
 		require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel])
@@ -337,7 +337,7 @@ func TestAPodLeavesAProviderThatIsDownWithoutItsVirtualNode(t *testing.T) {
 			}
 			for range 5 {
 				c.reconciled(t, "pod")
-				c.Leaving.Check(t.Context(), placed("z1"))
+				c.Checker.Check(t.Context(), placed("z1"))
 			}
 			pod, _ := c.reconciled(t, "pod")
 			require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel])
@@ -404,7 +404,7 @@ func TestAPodLeavesAProviderThatDoesNotAnswerAnyMore(t *testing.T) {
 					var pod corev1.Pod
 					result, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "pod"}})
 					require.NoError(t, err)
-					c.Leaving.Check(t.Context(), placed("z1"))
+					c.Checker.Check(t.Context(), placed("z1"))
 					time.Sleep(max(result.RequeueAfter, time.Second))
 					require.NoError(t, c.Client.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: "pod"}, &pod))
 					return pod.Labels[v1alpha1.VirtualNodeLabel] != "" || placement.Terminal(&pod) || c.State.HasLeft("uid", placed("z1"))
@@ -460,7 +460,7 @@ func TestADrainedProviderThatRefusesIsGivenUp(t *testing.T) {
 						require.GreaterOrEqual(t, time.Since(began), time.Minute)
 						return
 					}
-					c.Leaving.Check(t.Context(), placed("q1"))
+					c.Checker.Check(t.Context(), placed("q1"))
 					time.Sleep(max(result.RequeueAfter, time.Second))
 					if tc.gone && time.Since(began) > 20*time.Second {
 						c.State.RemoveProvider("q")
@@ -498,14 +498,14 @@ func TestWhatAProviderRefusedBeforeItAcceptedTheBrokerDoesNotCount(t *testing.T)
 		}
 		for range 60 {
 			wait := stays()
-			c.Leaving.Check(t.Context(), placed("q1"))
+			c.Checker.Check(t.Context(), placed("q1"))
 			time.Sleep(wait)
 		}
 		probed(state.Probe{Answered: true})
 		stays()
 		rejects = false
 		for range 20 {
-			c.Leaving.Check(t.Context(), placed("q1"))
+			c.Checker.Check(t.Context(), placed("q1"))
 			time.Sleep(stays())
 		}
 	})
@@ -531,7 +531,7 @@ func TestAPodLeavesANamespaceInWhichAProviderRefusesTheBroker(t *testing.T) {
 				require.GreaterOrEqual(t, time.Since(began), time.Minute)
 				return
 			}
-			c.Leaving.Check(t.Context(), placed("q1"))
+			c.Checker.Check(t.Context(), placed("q1"))
 			time.Sleep(max(result.RequeueAfter, time.Second))
 		}
 	})
@@ -544,7 +544,7 @@ func TestAPodStaysAtAProviderThatWasNotAsked(t *testing.T) {
 		c.Policies.Defaults.FailoverAfter = time.Minute
 		step := func() string {
 			pod, result := c.reconciled(t, "pod")
-			c.Leaving.Check(t.Context(), placed("z1"))
+			c.Checker.Check(t.Context(), placed("z1"))
 			time.Sleep(max(result.RequeueAfter, time.Second))
 			return pod.Labels[v1alpha1.VirtualNodeLabel]
 		}
@@ -601,7 +601,7 @@ func TestANamespaceThatIsMappedNoMoreProvesNothing(t *testing.T) {
 						require.True(t, tc.leaves)
 						return
 					}
-					c.Leaving.Check(t.Context(), placed("z1"))
+					c.Checker.Check(t.Context(), placed("z1"))
 					time.Sleep(max(result.RequeueAfter, time.Second))
 				}
 				require.False(t, tc.leaves)
@@ -625,7 +625,7 @@ func TestANamespaceThatAProviderHasRemovedIsNotWaitedFor(t *testing.T) {
 				there.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.refusal })
 				for range 3 {
 					c.reconciled(t, "pod")
-					c.Leaving.Check(t.Context(), placed("q1"))
+					c.Checker.Check(t.Context(), placed("q1"))
 				}
 				left, _ := c.reconciled(t, "pod")
 				require.Equal(t, tc.leaves, left.Labels[v1alpha1.VirtualNodeLabel] != "", "it is assigned again")
@@ -638,7 +638,7 @@ func TestANamespaceThatAProviderHasRemovedIsNotWaitedFor(t *testing.T) {
 func TestTheShadowPodInANamespaceThatIsMappedNoMoreIsDeleted(t *testing.T) {
 	c, _, liqo := unmapped(t)
 	c.reconciled(t, "pod")
-	c.Leaving.Check(t.Context(), placed("q1"))
+	c.Checker.Check(t.Context(), placed("q1"))
 	c.reconciled(t, "pod")
 	left, err := liqo.OffloadingV1beta1().ShadowPods("ns-r").List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)

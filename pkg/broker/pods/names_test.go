@@ -34,7 +34,7 @@ func (c *Controller) connectTo(provider string, pods ...string) *kubefake.Client
 			Status:     corev1.PodStatus{Phase: corev1.PodRunning},
 		})
 	}
-	c.Leaving.Connections.Set(&remote.Connection{
+	c.Checker.Connections.Set(&remote.Connection{
 		Provider: provider, VirtualNode: "q1", Kube: remotetest.Kube(there), Probes: remotetest.Probes(there), Liqo: remotetest.Liqo(liqofake.NewSimpleClientset()),
 	})
 	return there
@@ -80,8 +80,8 @@ func TestAPodIsThatOfItsProviderWhoeverHasAVirtualNodeOfTheName(t *testing.T) {
 				after, _ := c.reconciled(t, "pod")
 				require.Equal(t, before.Labels, after.Labels)
 				require.Equal(t, before.Annotations, after.Annotations)
-				c.Leaving.Check(t.Context(), scheduler.Place{Provider: "q", VirtualNode: "q1"})
-				c.Leaving.Check(t.Context(), scheduler.Place{Provider: "z", VirtualNode: "q1"})
+				c.Checker.Check(t.Context(), scheduler.Place{Provider: "q", VirtualNode: "q1"})
+				c.Checker.Check(t.Context(), scheduler.Place{Provider: "z", VirtualNode: "q1"})
 			}
 		})
 	}
@@ -117,8 +117,8 @@ func TestAPodLeavesTheProviderThatHasIt(t *testing.T) {
 			c.sees("z", false, true, verdict.Passed) // The worst case, though a name that is not unique gets no pods.
 			step := func() corev1.Pod {
 				c.reconciled(t, "pod")
-				c.Leaving.Check(t.Context(), scheduler.Place{Provider: "q", VirtualNode: "q1"})
-				c.Leaving.Check(t.Context(), scheduler.Place{Provider: "z", VirtualNode: "q1"})
+				c.Checker.Check(t.Context(), scheduler.Place{Provider: "q", VirtualNode: "q1"})
+				c.Checker.Check(t.Context(), scheduler.Place{Provider: "z", VirtualNode: "q1"})
 				pod, _ := c.reconciled(t, "pod")
 				return pod
 			}

@@ -96,12 +96,12 @@ func TestAnEndedPodThatWasLeavingHoldsNothingAtAVirtualNodeThatIsGone(t *testing
 				Annotations: map[string]string{v1alpha1.PodUIDAnnotation: "uid"},
 			}
 			liqo := liqofake.NewSimpleClientset(&offloadingv1beta1.ShadowPod{ObjectMeta: meta})
-			c.Leaving.Connections.Set(&remote.Connection{
+			c.Checker.Connections.Set(&remote.Connection{
 				Provider: "q", VirtualNode: "q1", Kube: remotetest.Kube(kubefake.NewClientset()), Liqo: remotetest.Liqo(liqo),
 			})
 			for range 4 {
 				c.reconciled(t, "pod")
-				c.Leaving.Check(t.Context(), placed("q1"))
+				c.Checker.Check(t.Context(), placed("q1"))
 			}
 			shadows, err := liqo.OffloadingV1beta1().ShadowPods("ns-r").List(t.Context(), metav1.ListOptions{})
 			require.NoError(t, err)
@@ -112,7 +112,7 @@ func TestAnEndedPodThatWasLeavingHoldsNothingAtAVirtualNodeThatIsGone(t *testing
 				return
 			}
 			require.NotContains(t, after.Annotations, v1alpha1.MovingFromAnnotation)
-			require.Zero(t, c.Leaving.Check(t.Context(), placed("q1")), "its provider is asked no more")
+			require.Zero(t, c.Checker.Check(t.Context(), placed("q1")), "its provider is asked no more")
 		})
 	}
 }

@@ -93,7 +93,7 @@ func (d *drainage) lead(t *testing.T, c *Controller) {
 		c.State.Schedule(p)
 	}
 	c.drains()
-	c.Leaving.Connections.Set(&remote.Connection{
+	c.Checker.Connections.Set(&remote.Connection{
 		Provider: "q", VirtualNode: "q1", Kube: remotetest.Kube(d.there), Probes: remotetest.Probes(d.there), Liqo: remotetest.Liqo(liqofake.NewSimpleClientset()),
 	})
 }
@@ -118,7 +118,7 @@ func (d *drainage) second(t *testing.T) {
 	t.Helper()
 	for range 3 {
 		d.reconcileAll(t)
-		d.Leaving.Check(t.Context(), placed("q1"))
+		d.Checker.Check(t.Context(), placed("q1"))
 	}
 	for _, pod := range d.pods(t) {
 		from, released := pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.ReleasedAnnotation]

@@ -85,7 +85,7 @@ func TestAPodThatItsProviderMakesAgainHasPendingTimeout(t *testing.T) {
 	require.NoError(t, c.Client.Status().Update(t.Context(), &now))
 	step := func() (corev1.Pod, time.Duration) {
 		c.reconciled(t, "pod")
-		c.Leaving.Check(t.Context(), placed("q1"))
+		c.Checker.Check(t.Context(), placed("q1"))
 		pod, result := c.reconciled(t, "pod")
 		return pod, result.RequeueAfter
 	}

@@ -56,7 +56,7 @@ type Config struct {
 	// Restore returns once the assigned pods are counted in State.
 	Restore func(ctx context.Context) error
 	// Leftovers checks providers after an outage.
-	Leftovers *termination.Cleaner
+	Cleaner *termination.Cleaner
 	// Queue requeues providers.
 	Queue *requeue.Queue
 	// Changed is called after a change that may concern the pods of a provider, the unassigned pods and the Node.
@@ -191,7 +191,7 @@ func (c *Controller) reconcile(ctx context.Context, id string) (ctrl.Result, err
 	}
 
 	// 5. After an outage: does it still run pods that were moved away? The provider may be slow, so other workers ask.
-	return ctrl.Result{RequeueAfter: earliest(c.Leftovers.Request(id), after)}, nil
+	return ctrl.Result{RequeueAfter: earliest(c.Cleaner.Request(id), after)}, nil
 }
 
 // earliest returns the shorter of two waits; 0 means no wait.
@@ -264,7 +264,7 @@ func (c *Controller) remove(ctx context.Context, id string, in objects) error {
 	if len(peering.RemoteNamespaces(in.namespaceMaps)) == 0 {
 		c.Connections.RemoveOf(id)
 	}
-	c.Leftovers.Forget(id)
+	c.Cleaner.Forget(id)
 	c.mu.Lock()
 	delete(c.latest, id)
 	delete(c.written, id)

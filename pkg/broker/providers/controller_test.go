@@ -89,7 +89,7 @@ func TestADrainThatTheCacheDoesNotShowYetIsKept(t *testing.T) {
 	require.NoError(t, c.Update(t.Context(), &pc))
 	controller := New(Config{
 		Client: c, State: state.New(state.Config{Clock: clock.RealClock{}}), Connections: remote.NewConnections(nil, nil, ""),
-		Changed: func(context.Context, string) {}, Leftovers: termination.NewCleaner(termination.CleanerConfig{}),
+		Changed: func(context.Context, string) {}, Cleaner: termination.NewCleaner(termination.CleanerConfig{}),
 	})
 	require.True(t, kerrors.IsConflict(controller.remove(t.Context(), "p1", objects{})))
 	cached = nil
@@ -113,7 +113,7 @@ func TestAProviderIsCheckedAfterAnOutage(t *testing.T) {
 	const interval = 7 * time.Second
 	controller := New(Config{
 		Log: testr.New(t), Clock: clock.RealClock{}, Client: c, State: known, Connections: remote.NewConnections(nil, nil, ""),
-		Leftovers: termination.NewCleaner(termination.CleanerConfig{State: known, Interval: interval}), Queue: &requeue.Queue{}, Selector: labels.Everything(),
+		Cleaner: termination.NewCleaner(termination.CleanerConfig{State: known, Interval: interval}), Queue: &requeue.Queue{}, Selector: labels.Everything(),
 		Changed: func(context.Context, string) {}, Restore: func(context.Context) error { return nil },
 	})
 	reconcile := func() time.Duration {

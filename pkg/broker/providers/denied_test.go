@@ -49,7 +49,7 @@ func TestADeniedSliceIsShown(t *testing.T) {
 		WithObjects(peeringtest.Tenant("p1"), denied).Build()
 	controller := New(Config{
 		Client: c, State: state.New(state.Config{Clock: clock.RealClock{}}), Connections: remote.NewConnections(nil, nil, ""),
-		Leftovers: termination.NewCleaner(termination.CleanerConfig{}), Selector: labels.Everything(),
+		Cleaner: termination.NewCleaner(termination.CleanerConfig{}), Selector: labels.Everything(),
 		Changed: func(context.Context, string) {}, Restore: func(context.Context) error { return nil },
 	})
 	reconcile := func() (*v1alpha1.ProviderCluster, error) {

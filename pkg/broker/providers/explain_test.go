@@ -263,7 +263,7 @@ func TestExplanationsDecideAsTheBroker(t *testing.T) {
 		known := state.New(state.Config{Clock: clock.RealClock{}, SuspicionWindow: time.Minute, ProbeInterval: time.Second})
 		controller := New(Config{
 			Log: logr.Discard(), Clock: clock.RealClock{}, Client: c, State: known, Connections: remote.NewConnections(nil, nil, ""),
-			Leftovers: termination.NewCleaner(termination.CleanerConfig{State: known}), Queue: &requeue.Queue{}, NodeName: "pool", Selector: labels.Everything(),
+			Cleaner: termination.NewCleaner(termination.CleanerConfig{State: known}), Queue: &requeue.Queue{}, NodeName: "pool", Selector: labels.Everything(),
 			Changed: func(context.Context, string) {}, Restore: func(context.Context) error { return nil },
 		})
 		reconcile := func() {

@@ -64,7 +64,7 @@ func TestTwoProvidersHaveVirtualNodesOfOneName(t *testing.T) {
 			known := state.New(state.Config{Clock: clock.RealClock{}, ProbeInterval: time.Second})
 			controller := New(Config{
 				Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Selector: labels.Everything(), Queue: &requeue.Queue{},
-				State: known, Leftovers: termination.NewCleaner(termination.CleanerConfig{State: known}),
+				State: known, Cleaner: termination.NewCleaner(termination.CleanerConfig{State: known}),
 				Connections: remote.NewConnections(home, identitymanager.NewCertificateIdentityReader(t.Context(), nil, home, nil, "", nil), ""),
 				Restore:     func(context.Context) error { return nil }, Changed: func(context.Context, string) {},
 			})

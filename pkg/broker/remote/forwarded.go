@@ -59,7 +59,7 @@ const (
 	podsInChunk = 100
 )
 
-// Listing asks a provider for the named pods in a remote namespace. It goes on where an attempt ended. It is used by one caller at a time.
+// Listing asks a provider for the named pods in a remote namespace. It continues where an attempt ended. It is used by one caller at a time.
 type Listing struct {
 	virtualNode, namespace string
 	// names are those that are asked for one by one, and have no answer yet; nil if all pods are listed.

@@ -18,7 +18,7 @@ const (
 	// trialInterval is how often one pod is assigned to a closed VirtualNode nevertheless. The first start opens it.
 	trialInterval = time.Minute
 	// untriedFor is after how long without a tried pod a closed VirtualNode is opened, although a trial was allowed:
-	// kube-scheduler binds none to the Node while all are closed.
+	// kube-scheduler binds no pods to the Node while all VirtualNodes are closed.
 	untriedFor = 10 * time.Minute
 	// maxOwners is how many owners are distinguished among the pods that did not start.
 	maxOwners = 10
@@ -108,7 +108,7 @@ func (f *Federation) close(p *provider, at scheduler.Place, owners []string) {
 
 // claim has the scheduler keep pods out of a VirtualNode that is closed, or has a reservation.
 func (f *Federation) claim(p *provider, at scheduler.Place) {
-	f.state.Claim(at, p.closings[at.VirtualNode].closure(), f.reservationAt(at))
+	f.scheduler.Claim(at, p.closings[at.VirtualNode].closure(), f.reservationAt(at))
 }
 
 // closure returns the closing as the scheduler reads it; nil if the VirtualNode is open.

@@ -30,14 +30,15 @@ type Config struct {
 	ReserveAfter time.Duration
 }
 
-// Federation is safe for concurrent use. Its zero value is not usable.
+// Federation is the broker's state: its pods, the providers and their VirtualNodes, as observed and as assumed. It is safe
+// for concurrent use. Its zero value is not usable.
 type Federation struct {
 	cfg Config
 
 	// mu guards all below. No method calls out of this package, those below it and pkg/scheduler while it holds mu.
 	mu sync.Mutex
-	// state has the providers and the assignments as the scheduler reads them.
-	state *scheduler.State
+	// scheduler has the providers and the assignments as the scheduler reads them.
+	scheduler *scheduler.State
 	// pods by UID; byName has the UID of the pod that bears a name now.
 	pods   map[types.UID]*pod
 	byName map[types.NamespacedName]types.UID
@@ -48,7 +49,7 @@ type Federation struct {
 	grants       map[string]*scheduler.Grant
 	grown        map[string]bool
 	predecessors map[types.NamespacedName]predecessor
-	// withheld are amounts that a provider turned out to lack, by the UID under which state holds them, and until when.
+	// withheld are amounts that a provider turned out to lack, by the UID under which scheduler holds them, and until when.
 	withheld map[types.UID]time.Time
 	// limit and turns have the pods that wait before they move, queue those that wait for a provider.
 	limit *disruption.Limit
@@ -69,7 +70,7 @@ type Federation struct {
 // New returns a Federation without pods and providers.
 func New(cfg Config) *Federation {
 	return &Federation{
-		cfg: cfg, state: scheduler.NewState(),
+		cfg: cfg, scheduler: scheduler.NewState(),
 		limit: disruption.NewLimit(cfg.MovesAtOnce), turns: disruption.NewTurns(), queue: queue.New(),
 		pods: map[types.UID]*pod{}, byName: map[types.NamespacedName]types.UID{}, withheld: map[types.UID]time.Time{},
 		providers: map[string]*provider{}, reservations: map[scheduler.Place]*reservation{}, reservedAgain: map[scheduler.Place]time.Time{},
@@ -94,7 +95,7 @@ func (f *Federation) Counts() Counts {
 	counts := Counts{Delayed: f.limit.Waiting(), Waiting: f.turns.Waiting()}
 	for id, p := range f.providers {
 		for virtualNode := range p.spec.VirtualNodes {
-			_, pods := f.state.Assigned(scheduler.Place{Provider: id, VirtualNode: virtualNode})
+			_, pods := f.scheduler.Assigned(scheduler.Place{Provider: id, VirtualNode: virtualNode})
 			counts.Assigned += pods
 		}
 	}

@@ -314,7 +314,7 @@ func TestOnlyTheResourceThatIsLackingIsWithheld(t *testing.T) {
 			pod := newPod("pod", "1500m")
 			pod.Spec.Containers[0].Resources.Requests[corev1.ResourceMemory] = resource.MustParse("1Gi")
 			f.ObserveRefused(pod, Refusal{By: placed("q1"), Reason: Refused, Until: noon, LacksRoom: true, Lacks: lacks})
-			withheld, _ := f.state.Assigned(placed("q1"))
+			withheld, _ := f.scheduler.Assigned(placed("q1"))
 			require.Equal(t, want, withheld)
 		})
 	}
@@ -327,7 +327,7 @@ func TestAResizedPodTakesWhatWasForwarded(t *testing.T) {
 		pod := newPod("pod", "1500m")
 		require.Equal(t, "q1", f.decide(pod))
 		taken := func() int64 {
-			amounts, _ := f.state.Assigned(placed("q1"))
+			amounts, _ := f.scheduler.Assigned(placed("q1"))
 			return amounts[corev1.ResourceCPU]
 		}
 		smaller, larger := newPod("pod", "500m"), newPod("pod", "1800m")
@@ -343,7 +343,7 @@ func TestAResizedPodTakesWhatWasForwarded(t *testing.T) {
 		require.EqualValues(t, 1800, taken(), "it runs with what was forwarded")
 		smaller.Status.Phase = corev1.PodSucceeded
 		f.ObserveEnded(smaller, placed("q1"))
-		amounts, pods := f.state.Assigned(placed("q1"))
+		amounts, pods := f.scheduler.Assigned(placed("q1"))
 		require.EqualValues(t, 1800, amounts[corev1.ResourceCPU])
 		require.Zero(t, pods)
 
@@ -495,7 +495,7 @@ func TestNoRoomIsReservedForAPodThatIsGoneMeanwhile(t *testing.T) {
 			require.Equal(t, tc.want != "", assumed)
 			require.Zero(t, f.Counts().Unassigned)
 			for virtualNode, want := range tc.cpus {
-				amounts, _ := f.state.Assigned(placed(virtualNode))
+				amounts, _ := f.scheduler.Assigned(placed(virtualNode))
 				require.Equal(t, want, amounts[corev1.ResourceCPU], virtualNode)
 			}
 		})

@@ -53,7 +53,7 @@ func (f *Federation) ObserveAccount(of *corev1.Pod, account scheduler.Account) {
 		return
 	}
 	p.account = account
-	if at, requests := f.state.Counted(of.UID); requests != nil {
+	if at, requests := f.scheduler.Counted(of.UID); requests != nil {
 		a := placement.AssignmentOf(of, at)
 		a.Requests = requests
 		f.assign(a)
@@ -71,7 +71,7 @@ func (f *Federation) HasAccount(uid types.UID) bool {
 // beyondGrant reports whether a pod that was not admitted before requests more than is left of its consumer's grant,
 // and then has it wait for that. An admitted pod counts from now on, also while no provider fits.
 func (f *Federation) beyondGrant(p *pod, of *scheduler.Pod, into *scheduler.Decision) bool {
-	_, counted := f.state.Counted(of.UID)
+	_, counted := f.scheduler.Counted(of.UID)
 	if counted == nil {
 		p.account = of.Account
 	}
@@ -92,7 +92,7 @@ func (f *Federation) beyondGrant(p *pod, of *scheduler.Pod, into *scheduler.Deci
 	if g == nil {
 		return false
 	}
-	lacks := f.state.Budget(p.account.Consumer, g).Beyond(p.account.Creator, p.queued.Demand())
+	lacks := f.scheduler.Budget(p.account.Consumer, g).Beyond(p.account.Creator, p.queued.Demand())
 	if lacks == "" {
 		return false
 	}
@@ -120,7 +120,7 @@ func (f *Federation) retryWithinGrants() (more bool) {
 	budgets := make(map[string]*scheduler.Budget, len(f.grown))
 	for consumer := range f.grown {
 		if g := f.grants[consumer]; g != nil {
-			budgets[consumer] = f.state.Budget(consumer, g)
+			budgets[consumer] = f.scheduler.Budget(consumer, g)
 		}
 	}
 	// A consumer with a pod that fits stays: another pod may fit, if that one is not assigned.
@@ -173,7 +173,7 @@ func (f *Federation) fitIntoGrants(budgets map[string]*scheduler.Budget) (longes
 // not keep that pod waiting. Liqo creates no pod from a ShadowPod whose pod has ended, unless the pod was evicted
 // before Liqo saw the end. A pod that was never assigned counts only while it waits for an earlier one of its name.
 func (f *Federation) keepForSuccessor(p *pod, uid types.UID) {
-	_, requests := f.state.Counted(uid)
+	_, requests := f.scheduler.Counted(uid)
 	if p.shadow == "" || requests == nil || !p.admitted && !p.assumed || p.ended && !p.disrupted {
 		return
 	}
@@ -191,8 +191,8 @@ func (f *Federation) observeShadow(p *pod, of *corev1.Pod) {
 	if !kept {
 		return
 	}
-	account := f.state.AccountOf(keptFor(p.name))
-	_, requests := f.state.Counted(keptFor(p.name))
+	account := f.scheduler.AccountOf(keptFor(p.name))
+	_, requests := f.scheduler.Counted(keptFor(p.name))
 	f.forgetPredecessor(p.name)
 	if before.shadow == p.shadow {
 		p.admitted, p.account = true, account

@@ -45,7 +45,8 @@ type pod struct {
 	// startedBefore is the latest start of a container when the pod was evicted, nil if it never was. A status with that
 	// start is from the old VirtualNode.
 	startedBefore *time.Time
-	// budget is whether the pod may leave its VirtualNode as planned, or waits for its replicas.
+	// budget is where the pod stands in the disruption budget of its replicas: it may leave its VirtualNode as planned, or
+	// waits for them.
 	budget disruption.Pod
 	// refusedUntil has, by VirtualNode, the end of the pod's back-off there, as of its last decision, without those
 	// that had expired then.
@@ -191,7 +192,7 @@ func isPending(pod *corev1.Pod) bool {
 // that it requested since it was assigned there. After that a resize changes nothing.
 func (f *Federation) assignPod(of *corev1.Pod, at scheduler.Place) {
 	a := placement.AssignmentOf(of, at)
-	before, counted := f.state.Counted(of.UID)
+	before, counted := f.scheduler.Counted(of.UID)
 	if before != at {
 		f.assign(a)
 		return
@@ -279,7 +280,7 @@ func (f *Federation) HasLeft(uid types.UID, from scheduler.Place) bool {
 	return p != nil && p.left == from
 }
 
-// Assume chooses a provider for a pod and reserves its capacity there. Without one, into has no VirtualNode and the pod
+// Assume chooses a provider for a pod and reserves its capacity there (kube-scheduler decides apart from that). Without one, into has no VirtualNode and the pod
 // counts as unassigned. Expressions are evaluated on a copy, while others observe and decide. Their changes count: the
 // best provider that still fits is chosen, and none for a pod that was deleted or has ended meanwhile.
 func (f *Federation) Assume(of *scheduler.Pod, policy *scheduler.Policy, into *scheduler.Decision) {
@@ -292,13 +293,13 @@ func (f *Federation) Assume(of *scheduler.Pod, policy *scheduler.Policy, into *s
 	p.refusedUntil = maps.Clone(of.Refused)
 	maps.DeleteFunc(p.refusedUntil, func(_ string, until time.Time) bool { return !until.After(now) })
 	p.asks = of.Requests
-	f.queue.BeginTry(&p.queued, !p.unassigned, f.state.Demand(of.Requests), scheduler.ReadsResources(of, policy), now)
+	f.queue.BeginTry(&p.queued, !p.unassigned, f.scheduler.Demand(of.Requests), scheduler.ReadsResources(of, policy), now)
 	if f.beyondGrant(p, of, into) {
 		return
 	}
 	if scheduler.Evaluates(of, policy) {
 		p.unassigned = true // Changes meanwhile may concern the pod.
-		f.decideUnlocked(f.state.Snapshot(of), of, policy, into)
+		f.decideUnlocked(f.scheduler.Snapshot(of), of, policy, into)
 		if f.pods[of.UID] != p || p.ended {
 			into.Provider, into.VirtualNode = "", "" // The pod was deleted or has ended meanwhile.
 			return
@@ -306,9 +307,9 @@ func (f *Federation) Assume(of *scheduler.Pod, policy *scheduler.Policy, into *s
 		if f.beyondGrant(p, of, into) {
 			return // Others of its consumer were assigned meanwhile.
 		}
-		f.state.Confirm(f.cfg.Clock.Now(), of, policy, into)
+		f.scheduler.Confirm(f.cfg.Clock.Now(), of, policy, into)
 	} else {
-		f.state.Decide(f.cfg.Clock.Now(), of, policy, into)
+		f.scheduler.Decide(f.cfg.Clock.Now(), of, policy, into)
 	}
 	p.unassigned = into.VirtualNode == ""
 	if p.unassigned {
@@ -344,13 +345,13 @@ func (f *Federation) ReserveElsewhere(of *scheduler.Pod, policy *scheduler.Polic
 	other := *of
 	other.UID = reservedFor(of.UID)
 	if scheduler.Evaluates(&other, policy) {
-		f.decideUnlocked(f.state.Snapshot(&other), &other, policy, into)
+		f.decideUnlocked(f.scheduler.Snapshot(&other), &other, policy, into)
 		if f.pods[of.UID] != p || p.ended {
 			return false
 		}
-		f.state.Confirm(f.cfg.Clock.Now(), &other, policy, into)
+		f.scheduler.Confirm(f.cfg.Clock.Now(), &other, policy, into)
 	} else {
-		f.state.Decide(f.cfg.Clock.Now(), &other, policy, into)
+		f.scheduler.Decide(f.cfg.Clock.Now(), &other, policy, into)
 	}
 	if into.VirtualNode == "" {
 		return false
@@ -392,7 +393,7 @@ func (f *Federation) Forget(uid types.UID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p := f.pods[uid]
-	if _, requests := f.state.Counted(uid); p != nil && p.admitted && requests != nil {
+	if _, requests := f.scheduler.Counted(uid); p != nil && p.admitted && requests != nil {
 		f.admit(p, uid, requests)
 	} else {
 		f.release(uid)
@@ -411,9 +412,9 @@ func (f *Federation) ObserveUncertain(uid types.UID) {
 	}
 }
 
-// Confirm records that the API server has a decision which was uncertain, or another one. The cache does not show it
-// yet.
-func (f *Federation) Confirm(of *corev1.Pod, at scheduler.Place) {
+// ObserveWritten records that the API server has a decision which was uncertain, or another one. The pod counts as
+// assumed: the cache does not show it yet.
+func (f *Federation) ObserveWritten(of *corev1.Pod, at scheduler.Place) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p := f.recordOf(of)

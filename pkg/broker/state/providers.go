@@ -192,7 +192,7 @@ func (f *Federation) RemoveProvider(id string) (known bool) {
 	defer f.mu.Unlock()
 	_, known = f.providers[id]
 	delete(f.providers, id)
-	f.state.RemoveProvider(id)
+	f.scheduler.RemoveProvider(id)
 	return known
 }
 
@@ -214,7 +214,7 @@ func (f *Federation) Schedule(fresh scheduler.Provider) (changed bool) {
 	if !known {
 		return false
 	}
-	f.state.SetProvider(fresh)
+	f.scheduler.SetProvider(fresh)
 	for i := range fresh.Slices { // The status may be older.
 		f.claim(p, scheduler.Place{Provider: fresh.ID, VirtualNode: fresh.Slices[i].VirtualNode})
 	}
@@ -369,7 +369,7 @@ func (f *Federation) Provider(id string) (Provider, bool) {
 		ProbesAnswered: p.answered, ProbesFailed: p.failed, Assignments: p.assignments, Refusals: maps.Clone(p.refusals),
 	}
 	for virtualNode := range p.spec.VirtualNodes {
-		resources, pods := f.state.Assigned(scheduler.Place{Provider: id, VirtualNode: virtualNode})
+		resources, pods := f.scheduler.Assigned(scheduler.Place{Provider: id, VirtualNode: virtualNode})
 		out.Assigned[virtualNode] = Assigned{Resources: resources, Pods: pods}
 	}
 	return out, true
@@ -409,8 +409,8 @@ func (f *Federation) Room() (room resources.Amounts, usable int, unlimited bool)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	room = resources.Amounts{}
-	loads := f.state.Loads()
-	for _, p := range f.state.Providers() {
+	loads := f.scheduler.Loads()
+	for _, p := range f.scheduler.Providers() {
 		if !p.Schedulable() || !p.Ready {
 			continue
 		}
@@ -428,7 +428,7 @@ func (f *Federation) Room() (room resources.Amounts, usable int, unlimited bool)
 		room.Add(roomAt(nil, load))
 	}
 	for uid, p := range f.pods {
-		if p.requests != nil && f.state.PlaceOf(uid) == (scheduler.Place{}) {
+		if p.requests != nil && f.scheduler.PlaceOf(uid) == (scheduler.Place{}) {
 			room.Add(p.requests)
 		}
 	}

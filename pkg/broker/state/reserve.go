@@ -95,7 +95,7 @@ func (f *Federation) placeToReserve(p *pod, now time.Time) (best scheduler.Place
 			if f.reservations[at] != nil || now.Before(f.reservedAgain[at]) || known.closings[at.VirtualNode].closure().Concerns(p.owner) {
 				continue
 			}
-			missing, fits := f.state.Grants(at, p.queued.Demand())
+			missing, fits := f.scheduler.Grants(at, p.queued.Demand())
 			if fits && (!found || missing < least) {
 				best, least, found = at, missing, true
 			}
@@ -114,7 +114,7 @@ func (f *Federation) endReservations(now time.Time) {
 	}
 	for at, r := range f.reservations {
 		p := f.pods[r.uid]
-		_, usable := f.state.Room(at, r.uid)
+		_, usable := f.scheduler.Room(at, r.uid)
 		expired := now.Sub(r.since) >= long
 		if p != nil && p.unassigned && usable && !expired && slices.Contains(p.queued.FullProviders(), at.Provider) {
 			continue

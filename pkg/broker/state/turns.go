@@ -79,14 +79,14 @@ func (f *Federation) Wake() (names []types.NamespacedName, more bool) {
 // opening returns a VirtualNode and its free capacity; false if it accepts no pods.
 func (f *Federation) opening(at scheduler.Place) (queue.Opening, bool) {
 	p := f.providerAt(at)
-	room, usable := f.state.Room(at, "")
+	room, usable := f.scheduler.Room(at, "")
 	if p == nil || !usable {
 		return queue.Opening{}, false
 	}
 	opening := queue.Opening{Provider: at.Provider, Changed: p.changed, Room: room}
 	if r := f.reservations[at]; r != nil {
 		opening.Holder = r.uid
-		opening.HoldersRoom, _ = f.state.Room(at, r.uid)
+		opening.HoldersRoom, _ = f.scheduler.Room(at, r.uid)
 	}
 	return opening, true
 }
@@ -101,15 +101,15 @@ func (f *Federation) openAll(p *provider) {
 // release frees the capacity of a pod, or a withheld amount.
 func (f *Federation) release(uid types.UID) {
 	f.grow(uid, nil)
-	if at := f.state.PlaceOf(uid); at != (scheduler.Place{}) {
+	if at := f.scheduler.PlaceOf(uid); at != (scheduler.Place{}) {
 		f.queue.Open(at)
 	}
-	f.state.Release(uid)
+	f.scheduler.Release(uid)
 }
 
 // grow records that a consumer has more left of its grants when a pod takes other amounts than before.
 func (f *Federation) grow(uid types.UID, requests resources.Amounts) {
-	if account := f.state.AccountOf(uid); account != (scheduler.Account{}) && f.state.TakesMore(uid, requests) {
+	if account := f.scheduler.AccountOf(uid); account != (scheduler.Account{}) && f.scheduler.TakesMore(uid, requests) {
 		f.grown[account.Consumer] = true
 	}
 }
@@ -123,8 +123,8 @@ func (f *Federation) assign(a scheduler.Assignment) {
 		a.App = ""
 	}
 	f.grow(a.UID, a.Requests)
-	if at := f.state.PlaceOf(a.UID); at != (scheduler.Place{}) && at != a.Place {
+	if at := f.scheduler.PlaceOf(a.UID); at != (scheduler.Place{}) && at != a.Place {
 		f.queue.Open(at)
 	}
-	f.state.Assign(a)
+	f.scheduler.Assign(a)
 }

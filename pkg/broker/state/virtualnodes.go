@@ -161,7 +161,7 @@ func (f *Federation) Granted(provider string) resources.Amounts {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	granted := resources.Amounts{}
-	for _, p := range f.state.Providers() {
+	for _, p := range f.scheduler.Providers() {
 		if p.ID == provider {
 			for _, slice := range p.Slices {
 				granted.Add(slice.Granted)

@@ -28,8 +28,8 @@ import (
 )
 
 const (
-	// workers is how many VirtualNodes are asked at once. One that does not answer occupies a worker until the deadline.
-	workers = 64
+	// checkWorkers is how many VirtualNodes are asked at once. One that does not answer occupies a worker until the deadline.
+	checkWorkers = 64
 	// firstInterval and lastInterval are the backoff between two lists of one VirtualNode.
 	firstInterval = 200 * time.Millisecond
 	lastInterval  = 5 * time.Second
@@ -156,7 +156,7 @@ func (c *Checker) SetUp(mgr manager.Manager) error {
 	})
 	err := ctrl.NewControllerManagedBy(mgr).Named("leaving").
 		WatchesRawSource(started).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: ptr.To(true)}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: checkWorkers, SkipNameValidation: ptr.To(true)}).
 		Complete(reconcile.Func(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
 			return ctrl.Result{RequeueAfter: c.Check(ctx, scheduler.Place{Provider: r.Namespace, VirtualNode: r.Name})}, nil
 		}))

@@ -31,9 +31,9 @@ import (
 )
 
 const (
-	// cleaners is how many providers are checked at once after an outage. A slow provider occupies a worker for one or
+	// cleanWorkers is how many providers are checked at once after an outage. A slow provider occupies a worker for one or
 	// two timeouts of a request, then others are checked.
-	cleaners = 64
+	cleanWorkers = 64
 	// maxDeleted is how many ShadowPods of VirtualNodes that are gone are deleted with one list.
 	maxDeleted = 100
 	// fewLeft is how many namespaces with pods that were moved away are listed every second. More are listed every Interval.
@@ -96,12 +96,12 @@ type list struct {
 func (c *Cleaner) SetUp(mgr manager.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("leftovers").
 		WatchesRawSource(c.queue.Source()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: cleaners, SkipNameValidation: ptr.To(true)}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: cleanWorkers, SkipNameValidation: ptr.To(true)}).
 		Complete(reconcile.Func(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
 			return ctrl.Result{RequeueAfter: c.reconcile(ctx, r.Name)}, nil
 		}))
 	if err != nil {
-		return fmt.Errorf("leftovers: %w", err)
+		return fmt.Errorf("cleaner: %w", err)
 	}
 	return nil
 }

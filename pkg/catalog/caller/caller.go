@@ -19,7 +19,7 @@ type Caller struct {
 	// Certificate is the reason why a client certificate was not accepted; "" if none was rejected.
 	Certificate string
 
-	// organizations are the organizations of the client certificate that identified the caller.
+	// organizations are the organisations of the client certificate that identified the caller.
 	organizations []string
 }
 

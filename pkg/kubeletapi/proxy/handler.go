@@ -77,7 +77,7 @@ const ofConsumer = ofProvider / 2
 const answerWithin = 30 * time.Second
 
 // NewHandler returns the routes of the kubelet API. It serves every caller: the caller must be authenticated and
-// authorized before.
+// authorised before.
 func NewHandler(cfg Config) http.Handler {
 	return newServer(cfg, answerWithin).routes()
 }

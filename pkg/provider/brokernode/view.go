@@ -23,7 +23,7 @@ type View struct {
 	// of its cluster: the value of v1alpha1.ProviderLabel. VirtualNodes of two providers may have the same name,
 	// because they are in different tenant namespaces.
 	VirtualNode, Provider string
-	// LiqoNodeName is the name with which Liqo marks and recognizes its remote objects (--nodename). No pod is bound to
+	// LiqoNodeName is the name with which Liqo marks and recognises its remote objects (--nodename). No pod is bound to
 	// a node of that name.
 	LiqoNodeName string
 	// ForwardTokens forwards the service account tokens of consumers to the provider cluster.

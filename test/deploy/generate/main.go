@@ -1,4 +1,4 @@
-// Command generate writes the files of deploy/ that are made from others. It runs in the directory test.
+// Command generate writes the generated files of deploy/. It runs in the directory test.
 package main
 
 import (

@@ -142,7 +142,7 @@ func testedMutants() []tested {
 	return []tested{
 		{mutant{
 			"the room of an assignment whose answer was lost is lost", "pkg/broker/pods/assign.go",
-			`c.State.Confirm(live,`, `c.State.ObserveAssigned(live,`,
+			`c.State.ObserveWritten(live,`, `c.State.ObserveAssigned(live,`,
 		}, "pkg/broker/pods", "TestTheRoomOfAnAssignmentWhoseAnswerWasLostIsKept"},
 		{mutant{
 			"pods are written without their version", "pkg/broker/podpatch/writer.go", `metadata["resourceVersion"] = pod.ResourceVersion`, ``,
@@ -172,7 +172,7 @@ func testedMutants() []tested {
 		}, "pkg/broker/pods", "TestAPodLeavesAProviderThatDoesNotAnswerAnyMore"},
 		{mutant{
 			"what was asked before the move counts", "pkg/broker/pods/move.go",
-			`c.Leaving.Forget(client.ObjectKeyFromObject(pod)) // Whether it is gone is asked anew, also if this has no answer.`, ``,
+			`c.Checker.Forget(client.ObjectKeyFromObject(pod)) // Whether it is gone is asked anew, also if this has no answer.`, ``,
 		}, "pkg/broker/pods", "TestAPodThatIsNotReleasedWaitsForTheDeadline"},
 		{mutant{
 			"the pods of a provider are not requeued when a suspicion begins", "pkg/broker/state/providers.go",
@@ -216,7 +216,7 @@ func testedMutants() []tested {
 		}, "pkg/broker/pods", "TestACreationOnItsWayIsWaitedForWhenTheNamespaceIsGone"},
 		{mutant{
 			"the answer about an ended pod is forgotten before it is read", "pkg/broker/pods/controller.go",
-			"c.reports.Drop(name)\n\tif c.State.ObserveGone", "c.reports.Drop(name)\n\tc.Leaving.Forget(name)\n\tif c.State.ObserveGone",
+			"c.reports.Drop(name)\n\tif c.State.ObserveGone", "c.reports.Drop(name)\n\tc.Checker.Forget(name)\n\tif c.State.ObserveGone",
 		}, "pkg/broker/pods", "TestAnEndedPodThatWasLeavingHoldsNothingAtAVirtualNodeThatIsGone"},
 		{mutant{
 			"probes wait for the requests of others", "pkg/broker/remote/connection.go",

@@ -205,7 +205,7 @@ func realWorldMutants() []tested {
 		{mutant{
 			"pods without the label of their user have the grants once more", "pkg/scheduler/grant.go",
 			`b.state.accounts[unknown] == nil && b.promised[""] == nil`,
-			`true || f.state.accounts[unknown] == nil`,
+			`true || f.scheduler.accounts[unknown] == nil`,
 		}, "pkg/broker/state", "TestPodsWithoutAUserAreBoundedByAllGrants"},
 		{mutant{
 			"an outage is as old as the clocks of two leaders show", "pkg/broker/state/providers.go",

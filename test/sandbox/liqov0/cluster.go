@@ -27,10 +27,10 @@ import (
 // Cluster is a running cluster.
 type Cluster struct {
 	Spec
-	// Config is the administrator's.
+	// Config is the administrator's configuration.
 	Config *rest.Config
 	Kube   kubernetes.Interface
-	// Client knows the types of Kubernetes only: those of Liqo v0.x are unstructured.
+	// Client knows only Kubernetes' types: objects of Liqo v0.x are unstructured.
 	Client client.Client
 
 	federation *Federation
@@ -40,23 +40,23 @@ type Cluster struct {
 	ports      liqochart.PortsV0
 }
 
-// ID is that of the cluster in Liqo. Liqo v0.x takes the first five characters into names.
+// ID returns the cluster's id in Liqo. Liqo v0.x uses its first five characters in names.
 func (c *Cluster) ID() string { return fmt.Sprintf("%d0000000-0000-4000-8000-000000000000", c.index) }
 
-// RemoteNamespace is the name that a namespace of the cluster has in those that it is offloaded to (UniqueName in
-// pkg/utils/foreignCluster).
+// RemoteNamespace returns the name of the remote namespaces to which a namespace of the cluster is offloaded
+// (UniqueName in pkg/utils/foreignCluster).
 func (c *Cluster) RemoteNamespace(namespace string) string {
 	hash := sha256.Sum256([]byte(c.ID()))
 	return namespace + "-" + c.Name + "-" + hex.EncodeToString(hash[:3])
 }
 
-// VirtualNode is the name of the virtual node of another cluster.
+// VirtualNode returns the name of the virtual node for another cluster.
 func (c *Cluster) VirtualNode(remote *Cluster) string { return "liqo-" + remote.Name }
 
-// IPAM is the address of the IPAM of liqo-network-manager.
+// IPAM returns the address of liqo-network-manager's IPAM.
 func (c *Cluster) IPAM() string { return fmt.Sprintf("127.0.0.1:%d", c.ports.IPAM) }
 
-// Kubeconfig is the path of the administrator's.
+// Kubeconfig returns the path of the administrator's kubeconfig.
 func (c *Cluster) Kubeconfig() string { return c.plane.Kubeconfig() }
 
 func (c *Cluster) dir(elem ...string) string {
@@ -65,7 +65,7 @@ func (c *Cluster) dir(elem ...string) string {
 
 func (c *Cluster) serviceCIDR() string { return fmt.Sprintf("10.%d.0.0/16", 100+c.index) }
 
-// start boots the control plane and Liqo.
+// start starts the control plane and Liqo.
 func (c *Cluster) start(ctx context.Context) error {
 	f := c.federation
 	if err := os.MkdirAll(c.dir("logs"), 0o700); err != nil {
@@ -96,7 +96,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	return c.WaitLiqo(ctx)
 }
 
-// runPods starts the node of the cluster's components, and the simulated one.
+// runPods starts the node for the cluster's components, and the simulated node.
 func (c *Cluster) runPods(ctx context.Context) error {
 	f := c.federation
 	node := c.Name + "-host"
@@ -108,7 +108,8 @@ func (c *Cluster) runPods(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Liqo v0.x gives the pods of virtual kubelets no tolerations: without other nodes they need one without a taint.
+	// Liqo v0.x gives the pods of virtual kubelets no tolerations: if the cluster has no other node, this one must have
+	// no taint.
 	c.agent = nodeagent.New(nodeagent.Config{
 		Cluster: c.Name, NodeName: node, Client: c.Kube, APIPort: c.plane.APIPort(), Untainted: !c.Nodes,
 		Contain: filepath.Join(f.bin, binaries.Contain), Dir: c.dir("pods"), LogDir: c.dir("logs"),
@@ -139,7 +140,7 @@ func (c *Cluster) runPods(ctx context.Context) error {
 	}, nil)
 }
 
-// AppendPodLog adds a line to what every simulated pod of the cluster logs.
+// AppendPodLog adds a line to the log of every simulated pod of the cluster.
 func (c *Cluster) AppendPodLog(line string) error { return kwok.AppendLog(c.dir("kwok"), line) }
 
 // Log returns the last lines of the newest log of a component, such as liqo-controller-manager.
@@ -153,7 +154,7 @@ func (c *Cluster) Log(component string, lines int) string {
 
 const pollEvery = 50 * time.Millisecond
 
-// poll calls check until it answers nil, or ctx ends; then the last answer is returned.
+// poll calls check until it returns nil or ctx ends; then it returns the last error.
 func poll(ctx context.Context, check func(context.Context) error) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -170,7 +171,8 @@ func poll(ctx context.Context, check func(context.Context) error) error {
 	}
 }
 
-// ClientConfig makes a client of the cluster that is the given user, by a certificate of the cluster's CA.
+// ClientConfig returns the configuration of a client that authenticates as the given user with a certificate of the
+// cluster's CA.
 func (c *Cluster) ClientConfig(user string, groups ...string) (*rest.Config, error) {
 	return c.plane.NewClientConfig(user, groups...)
 }

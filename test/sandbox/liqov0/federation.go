@@ -1,6 +1,6 @@
 // Package liqov0 runs clusters with Liqo v0.9.4: real control planes, and Liqo's controller manager, CRD replicator,
 // authentication service and network manager from its own chart. Peerings are the objects that liqoctl writes. There
-// are no gateways: what they write, the keys of a cluster and that a tunnel is connected, the sandbox writes.
+// are no gateways: the sandbox writes a cluster's keys and the state of a tunnel in their place.
 package liqov0
 
 import (
@@ -25,18 +25,18 @@ const (
 	ImageStock = "ghcr.io/liqotech/virtual-kubelet:" + binaries.LiqoV0Version
 )
 
-// Spec is a cluster to be made.
+// Spec describes a cluster.
 type Spec struct {
-	// Name is that of the cluster in Liqo.
+	// Name is the cluster's name in Liqo.
 	Name string
-	// Nodes gives the cluster a simulated node, whose pods run. Without it the pods of the cluster run on the node of its
+	// Nodes gives the cluster a simulated node, whose pods run. Without it, the cluster's pods run on the node of its
 	// own components.
 	Nodes bool
 	// KubeletArgs are further arguments of the virtual kubelets, virtualKubelet.extra.args of the chart.
 	KubeletArgs []string
 }
 
-// Federation are running clusters. They end with Close, and with the process that made them.
+// Federation is a set of running clusters. They end with Close, and with the process that created them.
 type Federation struct {
 	Clusters []*Cluster
 
@@ -50,8 +50,8 @@ type Federation struct {
 	background errgroup.Group
 }
 
-// Up makes the clusters and waits until Liqo is ready in each; they are not peered. progress gets a line for each step.
-// An error leaves nothing running.
+// Up creates the clusters and waits until Liqo is ready in each; they are not peered. progress gets a line for each
+// step. After an error no process runs.
 func Up(ctx context.Context, name string, specs []Spec, progress func(format string, args ...any)) (*Federation, error) {
 	f := &Federation{ports: ports.NewPool()}
 	var err error
@@ -130,7 +130,7 @@ func (f *Federation) Close() error {
 	return err
 }
 
-// Dir has the logs of the clusters.
+// Dir is the directory with the logs of the clusters.
 func (f *Federation) Dir() string { return f.dir }
 
 func (f *Federation) end() error {

@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// fieldOwner applies Liqo's objects.
+	// fieldOwner is the field owner of Liqo's objects.
 	fieldOwner = "sandbox"
-	// startTimeout bounds what a start waits for.
+	// startTimeout bounds each wait of a start.
 	startTimeout = 3 * time.Minute
-	// podCIDR is that of every cluster, so that Liqo remaps those of the others.
+	// podCIDR is the pod range of every cluster, so that Liqo remaps the ranges of the other clusters.
 	podCIDR = "10.244.0.0/16"
-	// simulatedPods have addresses of it.
+	// simulatedPods is the part of podCIDR for simulated pods.
 	simulatedPods = "10.244.4.1/22"
 )
 
-// chartValues are the Helm values. They leave the image of the virtual kubelet as it is.
+// chartValues returns the Helm values. They do not change the image of the virtual kubelet.
 func (c *Cluster) chartValues() map[string]any {
 	off := map[string]any{"enable": false}
 	args := []any{}
@@ -54,13 +54,13 @@ func (c *Cluster) chartValues() map[string]any {
 		},
 		"networkManager": map[string]any{"config": map[string]any{"podCIDR": podCIDR, "serviceCIDR": c.serviceCIDR()}},
 		"gateway": map[string]any{"service": map[string]any{
-			// The address that the gateway writes on the Service.
+			// The address that the gateway would write on the Service.
 			"type": "NodePort", "annotations": map[string]any{"net.liqo.io/gatewayNodeIP": "127.0.0.1"},
 		}},
 	}
 }
 
-// installLiqo applies the CRDs, the chart, and the Secrets that the chart's hooks and the gateway make.
+// installLiqo applies the CRDs, the chart, and the Secrets that the chart's hooks and the gateway would create.
 func (c *Cluster) installLiqo(ctx context.Context) error {
 	source, err := binaries.LiqoSource(ctx, binaries.LiqoV0Version)
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *Cluster) installLiqo(ctx context.Context) error {
 	if err := c.installCRDs(ctx, source); err != nil {
 		return err
 	}
-	// Made only now: its mapper reads discovery once for each group.
+	// Created only now: its mapper reads discovery once for each group.
 	if c.Client, err = client.New(c.Config, client.Options{}); err != nil {
 		return err
 	}
@@ -121,7 +121,8 @@ func (c *Cluster) installCRDs(ctx context.Context, source string) error {
 
 func (c *Cluster) createSecrets(ctx context.Context) error {
 	secrets := []*corev1.Secret{{
-		// What the gateway generates (pkg/liqonet/tunnel/wireguard): the network manager sends the public key to peers.
+		// The gateway would generate it (pkg/liqonet/tunnel/wireguard): the network manager sends the public key to
+		// peers.
 		ObjectMeta: metav1.ObjectMeta{Name: "wireguard-pubkey", Labels: map[string]string{"net.liqo.io/key": "wireguard"}},
 		StringData: map[string]string{"publicKey": strings.Repeat("A", 43) + "="},
 	}}

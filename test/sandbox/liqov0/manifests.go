@@ -16,7 +16,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/nodeagent"
 )
 
-// Apply applies files of deploy/ as `kubectl apply --server-side` does. Deployments go to the node of the cluster's
+// Apply applies files of deploy/ as `kubectl apply --server-side` does. Deployments run on the node for the cluster's
 // components.
 func (c *Cluster) Apply(ctx context.Context, files ...string) error {
 	for _, file := range files {
@@ -48,7 +48,7 @@ func toHost(o *unstructured.Unstructured) error {
 	)
 }
 
-// Address waits until a Deployment is available, and returns where a named port of one of its pods is.
+// Address waits until a Deployment is available, and returns the address of a named port of one of its pods.
 func (c *Cluster) Address(ctx context.Context, namespace, deployment, port string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

@@ -21,7 +21,7 @@ import (
 // peerTimeout bounds a peering.
 const peerTimeout = 3 * time.Minute
 
-// clusterIDLabel of an object is the id of the cluster that it is for (pkg/discovery in v0.9.4).
+// clusterIDLabel is the label with the id of the cluster that an object is for (pkg/discovery in v0.9.4).
 const clusterIDLabel = "discovery.liqo.io/cluster-id"
 
 // Peer writes the objects that `liqoctl peer out-of-band` writes (pkg/liqoctl/peeroob in v0.9.4): the token of the
@@ -45,10 +45,10 @@ func (f *Federation) Peer(ctx context.Context, consumer, provider string) error 
 	return nil
 }
 
-// addForeignCluster makes another cluster known, with an outgoing peering.
+// addForeignCluster creates a ForeignCluster for another cluster, with an outgoing peering.
 func (c *Cluster) addForeignCluster(ctx context.Context, remote *Cluster) error {
 	var token corev1.Secret
-	// The authentication service makes it after it has started.
+	// The authentication service creates it after its start.
 	if err := poll(ctx, func(ctx context.Context) error {
 		return remote.Client.Get(ctx, client.ObjectKey{Namespace: liqochart.Namespace, Name: "auth-token"}, &token)
 	}); err != nil {
@@ -74,8 +74,8 @@ func (c *Cluster) addForeignCluster(ctx context.Context, remote *Cluster) error 
 	}))
 }
 
-// create creates an object, and tries again while Liqo's webhook does not answer: the controller manager is ready
-// before it is.
+// create creates an object, and retries while Liqo's webhook does not answer: the controller manager reports ready
+// before the webhook is.
 func (c *Cluster) create(ctx context.Context, o client.Object) error {
 	var refused error
 	unavailable := poll(ctx, func(ctx context.Context) error {
@@ -99,7 +99,7 @@ func object(version, kind string, meta metav1.ObjectMeta, spec map[string]any) *
 	return o
 }
 
-// waitNode waits until a node is ready and has room for pods.
+// waitNode waits until a node is ready and has capacity for pods.
 func (c *Cluster) waitNode(ctx context.Context, name string) error {
 	return poll(ctx, func(ctx context.Context) error {
 		var node corev1.Node
@@ -136,7 +136,7 @@ func (c *Cluster) foreignClusters(ctx context.Context) string {
 }
 
 // Offload writes the object that `liqoctl offload namespace --pod-offloading-strategy=Remote` writes
-// (pkg/liqoctl/offload), and waits until pods created in the namespace would be sent away.
+// (pkg/liqoctl/offload), and waits until pods created in the namespace would be offloaded.
 func (c *Cluster) Offload(ctx context.Context, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
 	defer cancel()
@@ -172,7 +172,7 @@ func (c *Cluster) connectTunnel(ctx context.Context, remote *Cluster) error {
 	})
 }
 
-// Tunnel returns the TunnelEndpoint of another cluster, which has how its addresses are seen here.
+// Tunnel returns the TunnelEndpoint of another cluster, which has the ranges to which its addresses are remapped here.
 func (c *Cluster) Tunnel(ctx context.Context, remote *Cluster) (*unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetAPIVersion("net.liqo.io/v1alpha1")
@@ -186,7 +186,7 @@ func (c *Cluster) Tunnel(ctx context.Context, remote *Cluster) (*unstructured.Un
 	return &list.Items[0], nil
 }
 
-// TenantNamespace is that of the peering with another cluster (pkg/tenantNamespace in v0.9.4).
+// TenantNamespace returns the namespace of the peering with another cluster (pkg/tenantNamespace in v0.9.4).
 func (c *Cluster) TenantNamespace(ctx context.Context, remote *Cluster) (string, error) {
 	namespaces, err := c.Kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{
 		LabelSelector: clusterIDLabel + "=" + remote.ID() + ",discovery.liqo.io/tenant-namespace=true",

@@ -57,8 +57,8 @@ func (u *Usage) Bound(provider string, f *Metrics, grant Grant, now time.Time) {
 	cpu.sum = last.counted
 }
 
-// Missing keeps the counted usage of a provider that does not answer in the sum, if other providers have usage.
-// Otherwise the sum would decrease, which looks like a counter reset.
+// Missing keeps the counted usage of a provider that does not answer in the sum, if other providers have usage: without
+// it the sum would decrease, which looks like a counter reset.
 func (u *Usage) Missing(provider string, all []*Metrics) *Metrics {
 	f := newMetrics()
 	for _, other := range all {

@@ -23,7 +23,7 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	ways "github.com/capacitorset/liqo-broker-vk/pkg/provider/podip"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/podip"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/transform"
 )
 
@@ -180,7 +180,7 @@ type located struct {
 	// outside is true if its address is already in the external range.
 	outside bool
 	// root is the place where its pod runs; zero if that is unknown, or in this cluster.
-	root ways.Root
+	root podip.Root
 }
 
 // locate moves an endpoint on the broker's node, or on the node named like the consumer, to the node of the cluster
@@ -200,7 +200,7 @@ func (l endpointLens) locate(endpoint discoveryv1.Endpoint, consumer string) (at
 		inner := pod.Annotations[v1alpha1.InnerIPAnnotation]
 		at.outside = inner != "" && !slices.Contains(endpoint.Addresses, inner)
 		// The annotations may still belong to the previous provider.
-		if root := ways.RootOf(pod.Annotations); root.Cluster == pod.Labels[v1alpha1.ProviderLabel] {
+		if root := podip.RootOf(pod.Annotations); root.Cluster == pod.Labels[v1alpha1.ProviderLabel] {
 			at.root = root
 		}
 	case consumer:

@@ -20,7 +20,7 @@ import (
 // namespaces that are offloaded to it. Liqo selects all maps that concern the remote cluster (namespacemap.NewHandler).
 // A cluster that is both provider and consumer also sends maps for namespaces of its own, and Liqo would assume that
 // they are namespaces of this cluster. Liqo also starts all namespaces that the status names, and the remote cluster
-// writes the status (package offloaded).
+// writes the status (package namespacemap).
 func Destined(client liqoclient.Interface, remote liqov1beta1.ClusterID) liqoclient.Interface {
 	return destined{client, labels.Set{consts.ReplicationDestinationLabel: string(remote)}.String()}
 }

@@ -1,5 +1,4 @@
-// Command kubectl is Kubernetes' own, for people who look into a sandbox and for
-// the commands of the documents.
+// Command kubectl is Kubernetes' own kubectl, for users of a sandbox and for the commands in the documentation.
 package main
 
 import (

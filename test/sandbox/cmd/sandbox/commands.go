@@ -98,11 +98,11 @@ func kubectlCommand(name *string) *cobra.Command {
 					return err
 				}
 			}
-			// In place of this process: signals, terminal and exit code are kubectl's.
+			// It replaces this process: signals, terminal and exit code are kubectl's.
 			return syscall.Exec(filepath.Join(state.Tools, "kubectl"), append([]string{"kubectl"}, args[1:]...), os.Environ())
 		},
 	}
-	cmd.Flags().SetInterspersed(false) // What comes after the cluster is for kubectl.
+	cmd.Flags().SetInterspersed(false) // The arguments after the cluster are for kubectl.
 	return cmd
 }
 

@@ -75,8 +75,7 @@ func up(cmd *cobra.Command, opts sandbox.Options) error {
 	return s.Down()
 }
 
-// upDetached runs this command again without --detach, in a session of its own,
-// and waits until the sandbox it owns is ready.
+// upDetached runs this command again without --detach, in a new session, and waits until its sandbox is ready.
 func upDetached(cmd *cobra.Command) error {
 	var args []string
 	for _, a := range os.Args[1:] {
@@ -140,13 +139,13 @@ func downCommand(name *string) *cobra.Command {
 	}
 }
 
-// down asks the owner to end, and waits until it has.
+// down asks the owner to end, and waits until it has ended.
 func down(cmd *cobra.Command, name string) error {
 	if !sandbox.Alive(name) {
 		return sandbox.Remove(name)
 	}
 	if _, err := sandbox.Call(cmd.Context(), name, "down", url.Values{}); err != nil {
-		// Still starting, or stuck: its processes die with it.
+		// The owner is still starting, or hangs: its processes end with it.
 		if err := sandbox.KillOwner(name); err != nil {
 			return err
 		}

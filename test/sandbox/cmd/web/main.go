@@ -1,5 +1,5 @@
-// Command web is what runs in the pods of a sandbox with packets: it answers HTTP requests with the names of the pod and of
-// the addresses that it sees.
+// Command web runs in the pods of a sandbox with packets. It answers HTTP requests with the names of the pod and of the
+// addresses that it sees.
 //
 //	{"pod":"web-1","called":"10.244.3.7","caller":"10.71.1.4"}
 package main
@@ -28,14 +28,14 @@ func run() error {
 	server := &http.Server{Addr: ":8080", ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(
 		func(w http.ResponseWriter, r *http.Request) {
 			called, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-			_ = json.NewEncoder(w).Encode(map[string]string{ // A caller that has gone needs no answer.
+			_ = json.NewEncoder(w).Encode(map[string]string{ // The caller may already be gone.
 				"pod": name, "called": hostOf(called.String()), "caller": hostOf(r.RemoteAddr),
 			})
 		})}
 	return server.ListenAndServe()
 }
 
-// hostOf is the address without the port.
+// hostOf returns the address without the port.
 func hostOf(address string) string {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package binaries builds what a sandbox runs, from source, with the Go
-// toolchain alone, and keeps it in a cache keyed by versions.
+// Package binaries builds the programs of a sandbox from source, with only the Go toolchain, and keeps them in a cache
+// keyed by versions.
 package binaries
 
 import (
@@ -20,17 +20,17 @@ import (
 	"time"
 )
 
-// Versions of what is built; LiqoVersion and KubernetesVersion are also in
-// go.mod, and a test keeps them equal.
+// Versions of the programs. LiqoVersion and KubernetesVersion are also in go.mod, and a test keeps them equal.
 const (
 	KubernetesVersion = "v1.35.4"
 	LiqoVersion       = "v1.2.0"
 	KwokVersion       = "v0.7.0"
-	// LiqoV0Version is that of kubelet-v0/go.mod.
+	// LiqoV0Version is the version in kubelet-v0/go.mod.
 	LiqoV0Version = "v0.9.4"
-	// KubernetesLaterVersion is a later version, which a sandbox can run instead. sandbox/kubernetes has what go.mod would have for it.
+	// KubernetesLaterVersion is a later version that a sandbox can run instead. sandbox/kubernetes has the go.mod for
+	// it.
 	KubernetesLaterVersion = "v1.36.1"
-	// LiqoV11Version is an earlier version with the same API, which a sandbox can run instead.
+	// LiqoV11Version is an earlier version with the same API that a sandbox can run instead.
 	LiqoV11Version = "v1.1.2"
 )
 
@@ -50,7 +50,7 @@ const (
 // product is the name of this repository's program.
 const product = "liqo-broker-vk"
 
-// Dir of a source tree, found at build time of this package.
+// moduleRoot returns the directory of the test module, determined when this package was compiled.
 func moduleRoot() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Clean(filepath.Join(filepath.Dir(file), "../../.."))
@@ -59,11 +59,11 @@ func moduleRoot() string {
 // ProductRoot is the root of the repository.
 func ProductRoot() string { return filepath.Dir(moduleRoot()) }
 
-// target is one invocation of the Go command that makes one or more binaries.
+// target is one invocation of the Go command that builds one or more binaries.
 type target struct {
 	name  string
 	makes []string
-	// build runs the Go command so that the binaries end up in dir.
+	// build runs the Go command so that the binaries are written to dir.
 	build func(ctx context.Context, dir string) error
 }
 
@@ -93,8 +93,8 @@ func kubernetesTarget(version string) target {
 	}}
 }
 
-// liqoTarget builds inside Liqo's own module: what Liqo is made of besides Kubernetes' libraries, such as virtual-kubelet, has the version
-// that Liqo chose.
+// liqoTarget builds inside Liqo's own module: except for Kubernetes' libraries, dependencies such as virtual-kubelet
+// have the versions that Liqo chose.
 func liqoTarget(version string) target {
 	names := []string{LiqoControllerManager, LiqoCRDReplicator, LiqoWebhook, LiqoIPAM, LiqoVirtualKubelet}
 	return target{"Liqo " + version, names, func(ctx context.Context, dir string) error {
@@ -123,13 +123,13 @@ func CacheDir() (string, error) {
 	return filepath.Join(dir, product), nil
 }
 
-// Ensure builds what the cache lacks and returns the directory that holds all
-// binaries. progress gets a line for each build.
+// Ensure builds the binaries that are not in the cache, and returns the directory with all of them. progress gets a
+// line for each build.
 func Ensure(ctx context.Context, progress func(format string, args ...any)) (string, error) {
 	return ensureIn(ctx, "", targets(), progress)
 }
 
-// ensureIn ensures targets in a directory of the cache, whose name ends with suffix.
+// ensureIn ensures targets in a cache directory whose name ends with suffix.
 func ensureIn(ctx context.Context, suffix string, targets []target, progress func(format string, args ...any)) (string, error) {
 	cache, err := CacheDir()
 	if err != nil {
@@ -152,7 +152,7 @@ func EnsureKubernetes(ctx context.Context, version string, progress func(format 
 	return ensureIn(ctx, "-kubernetes-"+version, []target{kubernetesTarget(version)}, progress)
 }
 
-// ensure builds those of the targets that dir lacks, and returns dir.
+// ensure builds the targets that dir lacks, and returns dir.
 func ensure(ctx context.Context, dir string, targets []target, progress func(format string, args ...any)) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
@@ -179,8 +179,7 @@ func (t target) ensure(ctx context.Context, dir string, progress func(string, ..
 		return nil
 	}
 	progress("building %s (kept in %s)", t.name, dir)
-	// Built aside and renamed, so that an interrupted build leaves nothing that
-	// looks finished.
+	// Built in a temporary directory and renamed, so that an interrupted build leaves no seemingly complete binaries.
 	tmp, err := os.MkdirTemp(dir, "build-")
 	if err != nil {
 		return err
@@ -206,9 +205,9 @@ func (t target) complete(dir string) bool {
 	return true
 }
 
-// BuildProduct builds this repository's program, and copies it to dir, whose sandbox
-// keeps it as it is. It returns the copy's path. All sandboxes of a working tree share
-// one build: the Go command links it again only when something has changed.
+// BuildProduct builds this repository's program, and copies it to dir, so that the sandbox in dir keeps this build. It
+// returns the copy's path. All sandboxes of a working tree share one build: the Go command links it again only after a
+// change.
 func BuildProduct(ctx context.Context, dir string) (string, error) {
 	cache, err := CacheDir()
 	if err != nil {
@@ -232,8 +231,8 @@ func BuildProduct(ctx context.Context, dir string) (string, error) {
 	return out, copyProgram(built, out)
 }
 
-// BuildImage builds what the image has in /usr/bin in dir, and returns the path of virtual-kubelet, which starts the virtual
-// kubelet of Liqo v1 or of v0.x.
+// BuildImage builds the content of the image's /usr/bin in dir, and returns the path of virtual-kubelet, which starts
+// the virtual kubelet of Liqo v1 or of v0.x.
 func BuildImage(ctx context.Context, dir string) (string, error) {
 	built, err := BuildProduct(ctx, dir)
 	if err != nil {
@@ -266,7 +265,7 @@ func LiqoSource(ctx context.Context, version string) (string, error) {
 	return sourceOf(ctx, "github.com/liqotech/liqo@"+version)
 }
 
-// sourceOf returns the directory of the source of a module, in the cache of modules.
+// sourceOf returns the directory of a module's source in the module cache.
 func sourceOf(ctx context.Context, module string) (string, error) {
 	out, err := goOutput(ctx, moduleRoot(), "mod", "download", "-json", module)
 	if err != nil {
@@ -279,7 +278,7 @@ func sourceOf(ctx context.Context, module string) (string, error) {
 	return info.Dir, nil
 }
 
-// cacheKey is made of all that decides what the binaries are.
+// cacheKey is a hash of all inputs of the binaries.
 func cacheKey() (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, runtime.Version(), runtime.GOARCH, KubernetesVersion, LiqoVersion, KwokVersion)
@@ -292,7 +291,7 @@ func cacheKey() (string, error) {
 	return hex.EncodeToString(h.Sum(nil))[:16], nil
 }
 
-// hashSources adds the files of this module that match the patterns.
+// hashSources adds the matching files of this module to the hash.
 func hashSources(h io.Writer, patterns ...string) error {
 	for _, pattern := range patterns {
 		files, err := filepath.Glob(filepath.Join(moduleRoot(), pattern))
@@ -316,7 +315,7 @@ func hashSources(h io.Writer, patterns ...string) error {
 func goCommand(ctx context.Context, dir string, env []string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
-	// Without cgo, as the image is compiled and as the tests are: what they share is compiled once.
+	// Without cgo, as for the image and the tests: packages that they share are compiled once.
 	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0"), env...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
@@ -328,7 +327,7 @@ func goCommand(ctx context.Context, dir string, env []string, args ...string) er
 	return nil
 }
 
-// goOutput runs the Go command and returns what it prints.
+// goOutput runs the Go command and returns its output.
 func goOutput(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
@@ -341,7 +340,7 @@ func goOutput(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// replaceIn replaces a text in a file of a copied source, which must have it so many times.
+// replaceIn replaces a text in a file of a copied source. The text must occur the given number of times.
 func replaceIn(file, old, replacement string, times int) error {
 	text, err := os.ReadFile(file)
 	if err != nil {

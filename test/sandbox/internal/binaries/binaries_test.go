@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is built from source trees named in code must be what go.mod requires:
-// the sandbox's own code uses the same packages.
+// Sources whose versions are set in code must have the versions in go.mod, because the sandbox's own code uses the same
+// packages.
 func TestVersionsAreThoseOfTheModule(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(moduleRoot(), "go.mod"))
 	require.NoError(t, err)
@@ -44,7 +44,8 @@ func TestCacheKeyIsStable(t *testing.T) {
 	assert.Len(t, a, 16)
 }
 
-// Kubernetes' libraries are compiled once for all programs of a sandbox. Liqo's virtual kubelet keeps the virtual-kubelet that Liqo chose.
+// Kubernetes' libraries are compiled once for all programs of a sandbox. Liqo's virtual kubelet keeps the version of
+// virtual-kubelet that Liqo chose.
 func TestOtherModulesUseOurLaterVersionsOfLibraries(t *testing.T) {
 	src, err := LiqoSource(t.Context(), LiqoVersion)
 	require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 )
 
 // Names of the binaries of Liqo v0.x in the directory that EnsureV0 returns. The virtual kubelet, the controller
-// manager and the CRD replicator have the names of v1.
+// manager and the CRD replicator have the same names as in v1.
 const (
 	LiqoAuth = "auth-service"
 	// LiqoNet is the network manager, and the route and gateway operators.
@@ -20,7 +20,7 @@ const (
 // IPAMPortVariable is the environment variable with the port of the IPAM of a network manager of Liqo v0.x.
 const IPAMPortVariable = "SANDBOX_IPAM_PORT"
 
-// EnsureV0 builds what the cache lacks of the components of Liqo v0.x, and of what their clusters run besides. It
+// EnsureV0 builds the components of Liqo v0.x that are not in the cache, and the other programs of their clusters. It
 // returns the directories of both.
 func EnsureV0(ctx context.Context, progress func(format string, args ...any)) (liqo, others string, err error) {
 	if liqo, err = ensureIn(ctx, "-liqo-"+LiqoV0Version, []target{{
@@ -35,9 +35,9 @@ func EnsureV0(ctx context.Context, progress func(format string, args ...any)) (l
 	return liqo, others, err
 }
 
-// buildV0 builds a copy of Liqo's own module. Two of its programs have fixed ports, and several clusters share one
-// loopback: the CRD replicator serves no metrics, by the linker's change of controller-runtime's default address, and
-// the network manager has the port of its IPAM from the environment, by a change of one line in the copy.
+// buildV0 builds Liqo from a copy of its module. Two of its programs have fixed ports, but several clusters share one
+// loopback. So the CRD replicator serves no metrics: the linker changes controller-runtime's default address. And the
+// network manager reads the port of its IPAM from the environment: the copy has one changed line.
 func buildV0(ctx context.Context, dir string) error {
 	source, err := LiqoSource(ctx, LiqoV0Version)
 	if err != nil {
@@ -59,14 +59,14 @@ func buildV0(ctx context.Context, dir string) error {
 	return goCommand(ctx, own, nil, args...)
 }
 
-// portFromEnvironment has the network manager in a directory of its sources ask ipamPort for its port.
+// portFromEnvironment changes the sources of the network manager so that it gets its port from ipamPort.
 func portFromEnvironment(dir string) error {
 	const constant = "liqoconst.NetworkManagerIpamPort"
 	return errors.Join(replaceIn(filepath.Join(dir, "network-manager.go"), constant, "ipamPort("+constant+")", 1),
 		os.WriteFile(filepath.Join(dir, "ipam-port.go"), fmt.Appendf(nil, ipamPort, IPAMPortVariable), 0o600))
 }
 
-// ipamPort is a file of Liqo's package main of liqonet, with the variable's name to be filled in.
+// ipamPort is an additional file for Liqo's package main of liqonet; %q is the name of the variable.
 const ipamPort = `package main
 
 import (

@@ -20,14 +20,15 @@ const (
 	Web           = "web"
 )
 
-// Files of Liqo and of this module: the first is Liqo's Geneve links, the second what replaces it where a kernel has none.
+// Files of Liqo and of this module: the first has Liqo's Geneve links, the second replaces it if the kernel has no
+// Geneve.
 const (
 	liqoGeneveFile = "pkg/utils/network/geneve/netlink.go"
 	ownGeneveFile  = "sandbox/internal/geneve/geneve.go"
 )
 
-// EnsurePackets builds what the cache lacks of the programs that only a sandbox with packets runs, and returns the directory
-// that holds them.
+// EnsurePackets builds the programs for sandboxes with packets that are not in the cache, and returns the directory
+// that contains them.
 func EnsurePackets(ctx context.Context, geneve bool, progress func(format string, args ...any)) (string, error) {
 	cache, err := CacheDir()
 	if err != nil {
@@ -74,7 +75,7 @@ func packetTargets(geneve bool) []target {
 	}
 }
 
-// withoutGeneve makes a copy of Liqo's source with our file in place of Liqo's. An overlay cannot do that: the Go command
+// withoutGeneve copies Liqo's source and replaces Liqo's file with ours. An overlay cannot be used: the Go command
 // refuses to replace files of the module cache.
 func withoutGeneve(liqo, dir string) (string, error) {
 	if err := os.CopyFS(dir, os.DirFS(liqo)); err != nil {

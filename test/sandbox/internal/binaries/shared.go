@@ -12,15 +12,17 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// sharedPrefixes are those of the modules that programs of other modules use at the versions of this one, where these are later: most of
-// what the programs of a sandbox are made of. It is compiled once then. What a program does by itself comes from its own module.
+// sharedPrefixes are the prefixes of the modules that programs of other modules use at this module's versions, if these
+// are later. They are most of the code of a sandbox's programs, which is then compiled only once. The code of the
+// programs themselves comes from their own modules.
 var sharedPrefixes = []string{
 	"k8s.io/", "sigs.k8s.io/", "golang.org/x/", "google.golang.org/", "go.opentelemetry.io/", "go.etcd.io/", "cel.dev/",
 	"github.com/google/", "github.com/prometheus/", "github.com/moby/", "github.com/spf13/", "github.com/go-logr/", "github.com/modern-go/",
 	"github.com/fxamacker/", "github.com/grpc-ecosystem/", "github.com/Masterminds/", "gopkg.in/",
 }
 
-// buildShared builds packages of another module in dir, with the versions of this module. src has its source.
+// buildShared builds packages of another module in dir, with the versions of this module. src is the directory of its
+// source.
 func buildShared(ctx context.Context, src, dir string, packages ...string) error {
 	work, err := os.MkdirTemp(dir, "go.mod-")
 	if err != nil {
@@ -48,7 +50,7 @@ func buildShared(ctx context.Context, src, dir string, packages ...string) error
 	return goCommand(ctx, src, nil, append(args, packages...)...)
 }
 
-// One file of KWOK's source names a constant that Kubernetes' libraries had until 0.33; kwokValue is its value.
+// One file of KWOK's source uses a constant that Kubernetes' libraries had until 0.33; kwokValue is its value.
 const (
 	kwokFile    = "pkg/utils/informer/informer.go"
 	kwokRenamed = "metav1.InitialEventsListBlueprintAnnotationKey"
@@ -98,7 +100,7 @@ func isShared(module string) bool {
 	return slices.ContainsFunc(sharedPrefixes, func(prefix string) bool { return strings.HasPrefix(module, prefix) })
 }
 
-// hashShared adds what decides with which versions the programs of a sandbox are built.
+// hashShared adds all inputs that determine the versions in the programs of a sandbox.
 func hashShared(h io.Writer) error {
 	mod, err := os.ReadFile(filepath.Join(moduleRoot(), "go.mod"))
 	if err != nil {

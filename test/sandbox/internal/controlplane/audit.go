@@ -9,13 +9,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// AuditLog is the path of what the API server notes of requests by ServiceAccounts
-// of Config.Audited: one audit.k8s.io/v1 Event in JSON a line, without bodies.
+// AuditLog is the path of the API server's log of requests by ServiceAccounts of Config.Audited: one audit.k8s.io/v1
+// Event in JSON a line, without bodies.
 func (c *Cluster) AuditLog() string { return filepath.Join(c.cfg.Dir, "audit.log") }
 
 func (c *Cluster) auditPolicyFile() string { return filepath.Join(c.cfg.Dir, "audit-policy.yaml") }
 
-// auditArgs are those of the API server; none if no user is audited.
+// auditArgs returns the API server's arguments for auditing; none if no user is audited.
 func (c *Cluster) auditArgs() ([]string, error) {
 	if len(c.cfg.Audited) == 0 {
 		return nil, nil
@@ -38,6 +38,6 @@ func (c *Cluster) auditArgs() ([]string, error) {
 	}
 	return []string{
 		"--audit-policy-file=" + c.auditPolicyFile(), "--audit-log-path=" + c.AuditLog(),
-		"--audit-log-mode=blocking", "--audit-log-maxsize=4096", // In MB; at 100 it would begin a new one.
+		"--audit-log-mode=blocking", "--audit-log-maxsize=4096", // In MB; at the default of 100 it would begin a new file.
 	}, nil
 }

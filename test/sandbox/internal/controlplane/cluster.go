@@ -27,7 +27,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/proc"
 )
 
-// kubeletClientName is the user as which the API server calls kubelets.
+// kubeletClientName is the user name with which the API server calls kubelets.
 const kubeletClientName = "kube-apiserver-kubelet-client"
 
 // startTimeout bounds how long one component may take to become ready.
@@ -36,16 +36,16 @@ const startTimeout = 2 * time.Minute
 // Config describes a cluster.
 type Config struct {
 	Name string
-	// Dir is the cluster's own directory, which exists.
+	// Dir is the cluster's own directory, which must exist.
 	Dir string
 	// Binary is the multi-call binary of cmd/kube.
 	Binary string
 	// ServiceCIDR is the range of ClusterIPs, for example 10.96.0.0/16.
 	ServiceCIDR string
-	// NodeGracePeriod is how long a node may be silent before
-	// kube-controller-manager calls it NotReady; 0 for Kubernetes' default.
+	// NodeGracePeriod is how long a node may be unresponsive before kube-controller-manager marks it NotReady; 0 for
+	// Kubernetes' default.
 	NodeGracePeriod time.Duration
-	// Audited are namespaces: what their ServiceAccounts ask is in AuditLog.
+	// Audited are namespaces: AuditLog has the requests of their ServiceAccounts.
 	Audited []string
 	// APIServerArgs are further arguments of kube-apiserver.
 	APIServerArgs []string
@@ -68,12 +68,12 @@ type Cluster struct {
 type component struct {
 	name string
 	args []string
-	// ready answers nil once the component serves.
+	// ready returns nil once the component serves.
 	ready   func(context.Context) error
 	process *proc.Process
 }
 
-// restartAfter is how long a component that ended by itself stays down, which a kubelet would run again.
+// restartAfter is the delay after which a component that has exited is restarted, as a kubelet would do.
 const restartAfter = time.Second
 
 // New prepares a cluster: certificates, ports, kubeconfig. Nothing runs yet.
@@ -96,8 +96,7 @@ func New(cfg Config) (*Cluster, error) {
 	return c, clientcmd.WriteToFile(c.kubeconfig(admin), c.Kubeconfig())
 }
 
-// Kubeconfig is the path of the administrator's kubeconfig; certificates are
-// inline in it.
+// Kubeconfig is the path of the administrator's kubeconfig. It contains the certificates inline.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.cfg.Dir, "kubeconfig") }
 
 // URL of the API server.
@@ -111,7 +110,7 @@ func (c *Cluster) APIPort() int { return c.apiPort }
 // EtcdPort is the client port of etcd on 127.0.0.1; it speaks plain HTTP.
 func (c *Cluster) EtcdPort() int { return c.etcdPort }
 
-// RESTConfig is the administrator's, without a rate limit.
+// RESTConfig returns the administrator's configuration, without a rate limit.
 func (c *Cluster) RESTConfig() (*rest.Config, error) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
 	if err != nil {
@@ -121,14 +120,12 @@ func (c *Cluster) RESTConfig() (*rest.Config, error) {
 	return cfg, nil
 }
 
-// NewServingCert issues a certificate of the cluster's CA for a server that is
-// reached by the given DNS names and IP addresses.
+// NewServingCert issues a certificate of the cluster's CA for a server with the given DNS names and IP addresses.
 func (c *Cluster) NewServingCert(commonName string, names ...string) (KeyPair, error) {
 	return c.ca.issue(pkix.Name{CommonName: commonName}, names...)
 }
 
-// NewClientConfig makes a client of the cluster that is the given user with the
-// given groups.
+// NewClientConfig returns the configuration of a client that authenticates as the given user with the given groups.
 func (c *Cluster) NewClientConfig(user string, groups ...string) (*rest.Config, error) {
 	pair, err := c.ca.issue(pkix.Name{CommonName: user, Organization: groups})
 	if err != nil {
@@ -150,8 +147,7 @@ func (c *Cluster) Start(ctx context.Context) error {
 	return c.allowKubeletCalls(ctx)
 }
 
-// Restart ends the component, or all of them for the empty name, and starts it
-// again.
+// Restart restarts the component, or all of them for the empty name.
 func (c *Cluster) Restart(ctx context.Context, name string) error {
 	for _, comp := range c.components {
 		if name != "" && comp.name != name {
@@ -200,9 +196,9 @@ func (c *Cluster) start(ctx context.Context, comp *component) error {
 	return nil
 }
 
-// keep runs a component again that ends by itself, until it is ended or the group is. kube-scheduler does so when the
-// watch of pods is interrupted while a pod makes way for another one of the same name (pkg/scheduler/backend/cache:
-// "Pod updated on a different node").
+// keep restarts a component that exits by itself, until it is ended or the group is. kube-scheduler exits if its watch
+// of pods is interrupted while a pod is replaced by another one of the same name (pkg/scheduler/backend/cache: "Pod
+// updated on a different node").
 func (c *Cluster) keep(comp *component, p *proc.Process) {
 	for {
 		<-p.Done
@@ -236,15 +232,15 @@ func (c *Cluster) run(comp *component) (*proc.Process, error) {
 	return p, err
 }
 
-// plenty is the memory from which on components collect garbage seldom. Ten clusters take 10 GB then, 5 otherwise.
+// plenty is the memory above which components collect garbage less often. Ten clusters then use 10 GB instead of 5.
 const plenty = 16 << 30
 
-// manyProcessors are more than the processes of ten clusters keep busy.
+// manyProcessors is more CPUs than the processes of ten clusters keep busy.
 const manyProcessors = 8
 
-// processEnv is the environment of a component. Control planes that do nothing spend much of their time on collecting
-// garbage, and on waking threads. A machine with little memory needs the first. Where clusters outnumber the processors, a
-// component that uses one of them does the second less: five clusters start in 64 s instead of 75 to 86.
+// processEnv returns the environment of a component. Idle control planes spend much of their time on garbage collection
+// and on waking threads. A machine with little memory needs frequent garbage collection. If there are fewer CPUs than
+// manyProcessors, GOMAXPROCS=1 reduces the waking of threads: five clusters start in 64 s instead of 75 to 86.
 func processEnv() []string {
 	gogc := "50"
 	var info unix.Sysinfo_t
@@ -258,7 +254,7 @@ func processEnv() []string {
 	return env
 }
 
-// limit is the memory that the container has, in bytes.
+// limit returns the memory limit of the container, in bytes.
 func limit() uint64 {
 	text, err := os.ReadFile("/sys/fs/cgroup/memory.max") // "max" if there is no limit.
 	if n, notANumber := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil && notANumber == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/proc"
 )
 
-// A component that ends by itself runs again, as a kubelet would have it. One that is ended does not.
+// A component that exits by itself is restarted, as a kubelet would do. A component that is ended is not.
 func TestAComponentThatEndsByItselfRunsAgain(t *testing.T) {
 	dir := t.TempDir()
 	group := proc.NewGroup(t.TempDir())
@@ -30,7 +30,7 @@ func TestAComponentThatEndsByItselfRunsAgain(t *testing.T) {
 			return err
 		}
 	}
-	// It runs like `BINARY COMPONENT ARGS`. The third time it stays.
+	// It is called as `BINARY COMPONENT ARGS`. The third run does not exit.
 	script := `echo started >> ` + starts + `; sleep 1; test $(wc -l < ` + starts + `) -lt 3 || exec sleep 60; exit 1`
 	comp := &component{name: "-c", args: []string{script}, ready: times(1)}
 	c := &Cluster{cfg: Config{Name: "test", Dir: dir, Binary: "/bin/sh", Group: group}, components: []*component{comp}}
@@ -44,7 +44,7 @@ func TestAComponentThatEndsByItselfRunsAgain(t *testing.T) {
 	assert.NotSame(t, first, last)
 
 	last.Kill()
-	time.Sleep(restartAfter + 500*time.Millisecond) // Nothing says that a thing will not happen.
+	time.Sleep(restartAfter + 500*time.Millisecond) // An event that does not happen cannot be awaited.
 	assert.Same(t, last, c.Processes()["-c"])
 	assert.False(t, last.Running())
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// plan fixes the ports and arguments of every component.
+// plan chooses the ports and arguments of every component.
 func (c *Cluster) plan() error {
 	var port [5]int
 	for i := range port {
@@ -73,7 +73,7 @@ func (c *Cluster) plan() error {
 	return nil
 }
 
-// serviceIP is the ClusterIP of the Service "kubernetes": the first of the range.
+// serviceIP returns the ClusterIP of the Service "kubernetes": the first of the range.
 func (c *Cluster) serviceIP() string {
 	return netip.MustParsePrefix(c.cfg.ServiceCIDR).Masked().Addr().Next().String()
 }
@@ -90,8 +90,8 @@ func dial(port int) func(context.Context) error {
 	}
 }
 
-// probe asks an HTTPS endpoint of the component. Only the API server's
-// certificate is checked; the other two serve one that they signed themselves.
+// probe requests an HTTPS endpoint of the component. Only the API server's certificate is verified; the other two have
+// self-signed ones.
 func (c *Cluster) probe(port int, path string) func(context.Context) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(c.ca.CertPEM)

@@ -54,8 +54,7 @@ func newAuthority(commonName string) (*authority, error) {
 	return &authority{cert: cert, key: key, CertPEM: pemBlock("CERTIFICATE", der)}, nil
 }
 
-// issue signs a certificate for a client (no names) or a server (DNS names and
-// IP addresses that it is reached by).
+// issue signs a certificate for a client (no names) or a server (its DNS names and IP addresses).
 func (a *authority) issue(subject pkix.Name, names ...string) (KeyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -119,7 +118,7 @@ func pemBlock(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// pkiFiles writes everything the control plane reads from files into dir.
+// pkiFiles writes the control plane's key and certificate files to dir.
 func (c *Cluster) pkiFiles() error {
 	server, err := c.ca.issue(pkix.Name{CommonName: "kube-apiserver"}, "127.0.0.1", "localhost", "kubernetes",
 		"kubernetes.default", "kubernetes.default.svc", c.serviceIP())

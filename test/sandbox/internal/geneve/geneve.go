@@ -1,6 +1,6 @@
-// Package geneve takes the place of Liqo's package of that name (pkg/utils/network/geneve) in the sandbox's build of
-// gateway and fabric, where the kernel has no Geneve device. Its links are VXLAN: the same names, identifiers, addresses and
-// UDP port, another header. binaries.EnsurePackets puts this file into a copy of Liqo's source.
+// Package geneve replaces Liqo's package of that name (pkg/utils/network/geneve) in the sandbox's build of gateway and
+// fabric if the kernel has no Geneve device. Its links are VXLAN: the same names, identifiers, addresses and UDP port,
+// but another header. binaries.EnsurePackets puts this file into a copy of Liqo's source.
 package geneve
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// EnsureGeneveInterfacePresence makes the link, or makes it anew when it leads elsewhere, and gives it its address.
+// EnsureGeneveInterfacePresence creates the link, or replaces it if it has another destination, and sets its address.
 func EnsureGeneveInterfacePresence(interfaceName, localIP, remoteIP string, id uint32, disableARP bool, mtu int, port uint16) error {
 	local, remote := net.ParseIP(localIP), net.ParseIP(remoteIP)
 	if local == nil || remote == nil {
@@ -56,7 +56,7 @@ func ensureLink(want *netlink.Vxlan) (netlink.Link, error) {
 	return want, netlink.LinkAdd(want)
 }
 
-// linkByName returns nil for a link that does not exist.
+// linkByName returns nil if the link does not exist.
 func linkByName(name string) (netlink.Link, error) {
 	link, err := netlink.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {

@@ -24,19 +24,19 @@ const annotation = "kwok.x-k8s.io/node"
 // LogLine is the first line of every pod's log.
 const LogLine = "hello from a simulated container"
 
-// Config describes what is simulated.
+// Config describes the simulation.
 type Config struct {
 	Cluster *controlplane.Cluster
 	Name    string
 	Binary  string
 	// Dir holds KWOK's files and its log.
 	Dir string
-	// PodCIDR is the range of pod addresses, as an address of the node with the
-	// range's prefix length, for example 10.244.1.1/24.
+	// PodCIDR is the range of pod addresses, written as an address of the node with the range's prefix length, for
+	// example 10.244.1.1/24.
 	PodCIDR string
 	// Port that KWOK's kubelet API listens on.
 	Port int
-	// ForwardPort is where a forwarded port of any pod leads on 127.0.0.1.
+	// ForwardPort is the port on 127.0.0.1 to which all forwarded ports of pods lead.
 	ForwardPort int
 	Group       *proc.Group
 }
@@ -77,7 +77,7 @@ func Start(ctx context.Context, cfg Config) (*proc.Process, error) {
 	})
 }
 
-// AppendLog adds a line to the one log that all pods have, in the format of CRI.
+// AppendLog adds a line to the log that all pods share, in the format of CRI.
 func AppendLog(dir, line string) error {
 	f, err := os.OpenFile(filepath.Join(dir, "pod.log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -88,13 +88,13 @@ func AppendLog(dir, line string) error {
 	return err
 }
 
-// stages are what KWOK does with pods, instead of its own stages for them.
+// stages are the changes that KWOK makes to pods, instead of its own stages.
 //
 //go:embed stages.yaml
 var stages []byte
 
-// config answers logs and attach from a file, runs exec on this machine, and
-// leads every forwarded port to one on loopback.
+// config answers logs and attach from a file, runs exec on this machine, and forwards every port to one port on
+// loopback.
 const config = `apiVersion: kwok.x-k8s.io/v1alpha1
 kind: ClusterLogs
 metadata: {name: all}
@@ -117,8 +117,7 @@ spec: {forwards: [{target: {address: 127.0.0.1, port: %d}}]}
 ---
 `
 
-// AddNode creates a simulated node with the given capacity, and labels beside
-// those of every node.
+// AddNode creates a simulated node with the given capacity and additional labels.
 func AddNode(ctx context.Context, client kubernetes.Interface, name string, capacity corev1.ResourceList, labels map[string]string) error {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{

@@ -19,10 +19,9 @@ type HostPorts struct {
 // WebhookSecret holds the certificate that Liqo's webhook serves.
 const WebhookSecret = "sandbox-webhook-serving"
 
-// Adapt changes rendered objects for host processes, and nothing but that:
-// ports of their own instead of those every pod may use, webhooks reached by
-// URL because there is no kube-proxy for the API server to reach Services
-// through, and the webhook's certificate from a Secret.
+// Adapt makes only the changes that rendered objects need for host processes: separate ports instead of those that
+// every pod may use, webhooks with URLs, because the API server cannot reach Services without kube-proxy, and the
+// webhook's certificate from a Secret.
 func Adapt(objects []*unstructured.Unstructured, ports HostPorts, ca []byte) error {
 	for _, o := range objects {
 		var err error
@@ -110,11 +109,12 @@ func adaptPod(deployment string, pod *corev1.PodSpec, ports HostPorts) {
 	}
 }
 
-// gatewayKeys is where a gateway's WireGuard container finds its keys. A process can have volumes below /run only.
+// gatewayKeys is the directory of a gateway's keys for its WireGuard container. A process can have volumes only below
+// /run.
 const gatewayKeys = "/run/wireguard-keys"
 
-// adaptGateway changes the containers of a gateway for host processes: they have no volume /ipc, which only several replicas
-// of a gateway use, and the keys of WireGuard elsewhere.
+// adaptGateway changes the containers of a gateway for host processes: they have no volume /ipc, which only gateways
+// with several replicas use, and another directory for the keys of WireGuard.
 func adaptGateway(o *unstructured.Unstructured) error {
 	path := []string{"spec", "template", "spec", "deployment", "spec", "template", "spec", "containers"}
 	containers, _, err := unstructured.NestedSlice(o.Object, path...)

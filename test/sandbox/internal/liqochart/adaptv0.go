@@ -16,15 +16,15 @@ type PortsV0 struct {
 	Webhook, Health, Auth, IPAM int
 }
 
-// WebhookSecretV0 and AuthSecretV0 hold the certificates of the webhook, whose name is the chart's, and of the
-// authentication service.
+// WebhookSecretV0 has the certificate of the webhook, under the chart's name for it; AuthSecretV0 has the certificate
+// of the authentication service.
 const (
 	WebhookSecretV0 = "liqo-webhook-certs"
 	AuthSecretV0    = "sandbox-auth-serving"
 )
 
-// KeepV0 is Keep for the chart of Liqo v0.x. Gateway and proxy need a kernel and a container image, and nothing is
-// discovered.
+// KeepV0 is Keep for the chart of Liqo v0.x. It drops gateway and proxy, which need a kernel and a container image, and
+// discovery.
 func KeepV0(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	drop := []string{"liqo-gateway", "liqo-proxy", "liqo-discovery"}
 	return slices.DeleteFunc(Keep(objects, false), func(o *unstructured.Unstructured) bool {
@@ -32,8 +32,8 @@ func KeepV0(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	})
 }
 
-// AdaptV0 is Adapt for the chart of Liqo v0.x: ports, webhooks by URL, and a certificate of the authentication service
-// from a Secret, where the chart runs openssl.
+// AdaptV0 is Adapt for the chart of Liqo v0.x: ports, webhooks with URLs, and a certificate of the authentication
+// service from a Secret, where the chart runs openssl.
 func AdaptV0(objects []*unstructured.Unstructured, ports PortsV0, ca []byte) error {
 	for _, o := range objects {
 		var err error
@@ -41,7 +41,7 @@ func AdaptV0(objects []*unstructured.Unstructured, ports PortsV0, ca []byte) err
 		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
 			err = webhooksByURL(o, ports.Webhook, ca)
 		case "Deployment":
-			// A new pod needs the ports of the one that it replaces.
+			// A new pod needs the ports of the pod that it replaces.
 			err = errors.Join(unstructured.SetNestedStringMap(o.Object, map[string]string{"type": "Recreate"}, "spec", "strategy"),
 				editPod(o, func(pod *corev1.PodSpec) { adaptPodV0(o.GetName(), pod, ports) }))
 		}

@@ -1,7 +1,6 @@
-// Package liqochart installs Liqo's own Helm chart into a cluster of the
-// sandbox: all CRDs, RBAC, webhooks and Deployments as the chart renders them,
-// less what needs a kernel or a container engine, with the few changes that
-// pods on a shared loopback need.
+// Package liqochart installs Liqo's own Helm chart into a cluster of the sandbox: all CRDs, RBAC, webhooks and
+// Deployments as the chart renders them, except objects that need a kernel or a container engine, and with the few
+// changes that pods on a shared loopback need.
 package liqochart
 
 import (
@@ -62,7 +61,7 @@ func Render(source string, values map[string]any) ([]*unstructured.Unstructured,
 	return append(objects, last...), nil
 }
 
-// CRDs returns Liqo's CustomResourceDefinitions: those of the chart (v0.x) and of the charts in it (v1).
+// CRDs returns Liqo's CustomResourceDefinitions: from the chart (v0.x) and from its subcharts (v1).
 func CRDs(source string) ([]*unstructured.Unstructured, error) {
 	chart, err := loader.LoadDir(filepath.Join(source, "deployments", "liqo"))
 	if err != nil {
@@ -92,8 +91,8 @@ func ParseFile(path string) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// separator begins a document. Helm takes what follows it on its line into the document (releaseutil.SplitManifests), and some
-// templates of Liqo v0.x leave something there.
+// separator begins a document. Helm keeps the rest of that line in the document (releaseutil.SplitManifests), and some
+// templates of Liqo v0.x have text there.
 var separator = regexp.MustCompile(`(?m)^---`)
 
 func parse(text string) ([]*unstructured.Unstructured, error) {
@@ -113,9 +112,9 @@ func parse(text string) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// Keep drops what a sandbox cannot run or does not want: Jobs and CronJobs, the
-// hooks of an uninstallation, the webhook's certificate, which the sandbox issues
-// itself, and, unless packets are real, DaemonSets and kernel configuration.
+// Keep drops objects that a sandbox cannot run or does not need: Jobs and CronJobs, the hooks of an uninstallation, the
+// webhook's certificate, which the sandbox issues itself, and, unless packets are real, DaemonSets and kernel
+// configuration.
 func Keep(objects []*unstructured.Unstructured, packets bool) []*unstructured.Unstructured {
 	drop := map[string]bool{
 		"DaemonSet": !packets, "Job": true, "CronJob": true, "FirewallConfiguration": !packets,
@@ -131,9 +130,8 @@ func Keep(objects []*unstructured.Unstructured, packets bool) []*unstructured.Un
 	return out
 }
 
-// Apply writes the objects by server-side apply, in the name of owner: applied
-// again, what owner no longer names is removed. Namespaced objects without a
-// namespace go to Liqo's.
+// Apply writes the objects by server-side apply with the given field owner. If it is repeated, fields that the objects
+// no longer have are removed. Namespaced objects without a namespace are created in Liqo's.
 func Apply(ctx context.Context, cl client.Client, owner string, objects []*unstructured.Unstructured) error {
 	for _, o := range objects {
 		o = o.DeepCopy()

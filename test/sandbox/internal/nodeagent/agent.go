@@ -28,7 +28,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/proc"
 )
 
-// Taint keeps pods that do not ask for it off the agent's node.
+// Taint keeps pods that do not tolerate it off the agent's node.
 const Taint = "sandbox.liqo-broker-vk/host"
 
 // NodeLabel marks the agent's node.
@@ -40,52 +40,53 @@ const (
 	callTimeout    = 10 * time.Second
 )
 
-// Image is what the agent runs for an image name.
+// Image describes how the agent runs containers with an image name.
 type Image struct {
-	// Binary is run whatever path the container's command names; the command's
-	// last element remains visible to it as its own name.
+	// Binary is run whatever path the container's command names. It still sees the last element of that path as its own
+	// name.
 	Binary string
-	// Machine has the programs of this machine run instead, by the name of the container's command.
+	// Machine makes the agent run the program of this machine that the container's command names.
 	Machine bool
-	// Command is that of containers that name none.
+	// Command is the default command of containers.
 	Command []string
-	// Ports returns what gives the process ports of its own, which it shares a
-	// loopback with all others for; nil for none.
+	// Ports returns the arguments that give the process its own ports, because all processes share one loopback; nil
+	// for none.
 	Ports func(command []string) []Port
-	// InNetwork has the process be in the network of its pod, or of the node for a pod in the host's network, if the agent
+	// InNetwork runs the process in the network of its pod, or in the node's for a pod with hostNetwork, if the agent
 	// has a Network.
 	InNetwork bool
 }
 
-// Port is one that a process listens on.
+// Port is a port that a process listens on.
 type Port struct {
-	// Argument is appended to those of the pod, with %d for the port. Ports with the same argument are one, of several
-	// numbers.
+	// Argument is appended to the pod's arguments, with %d for the port. Ports with the same Argument are one port with
+	// several numbers.
 	Argument string
-	// Container is the port in the network of a pod, which probes name.
+	// Container is the port's number in the pod, which probes use.
 	Container int
 }
 
-// Config describes what the agent serves.
+// Config configures an agent.
 type Config struct {
 	Cluster string
 	// NodeName is the agent's Node.
 	NodeName string
 	Client   kubernetes.Interface
-	// Untainted has the node take pods that do not tolerate its taint, too.
+	// Untainted registers the node without its taint, for pods that do not tolerate it.
 	Untainted bool
-	// APIPort is where pods find the API server on 127.0.0.1.
+	// APIPort is the port of the API server on 127.0.0.1, for pods.
 	APIPort int
 	// Contain is the binary of cmd/contain.
 	Contain string
-	// Dir holds a directory for each pod, LogDir the log of each container.
+	// Dir has a directory for each pod, LogDir the log of each container.
 	Dir, LogDir string
 	Images      map[string]Image
 	Group       *proc.Group
 	Ports       *ports.Pool
-	// Network is that of the node, if its packets are real, else nil. Then any pod may run on the node.
+	// Network is the node's network if its packets are real, else nil. If it is set, any pod may run on the node.
 	Network *packets.Node
-	// Certificate is that of the kubelet API, of which the agent has port-forward and logs; ClientCA, in PEM, that of its callers.
+	// Certificate is for the kubelet API, of which the agent serves port-forward and logs; ClientCA, in PEM, verifies
+	// its clients.
 	Certificate tls.Certificate
 	ClientCA    []byte
 }
@@ -97,8 +98,7 @@ type Agent struct {
 
 	mu   sync.Mutex
 	pods map[types.UID]*podWorker
-	// held are the components, and the single pods, that Kill stopped: they stay
-	// down until Restart.
+	// held are the components and pods that Kill stopped: they stay down until Restart.
 	held map[string]bool
 }
 
@@ -107,8 +107,7 @@ func New(cfg Config) *Agent {
 	return &Agent{cfg: cfg, pods: map[types.UID]*podWorker{}, held: map[string]bool{}}
 }
 
-// Run serves until ctx ends, then ends every process and returns. The Node must
-// have been registered.
+// Run serves until ctx ends, then ends every process and returns. Register must have been called.
 func (a *Agent) Run(ctx context.Context) error {
 	factory := informers.NewSharedInformerFactoryWithOptions(a.cfg.Client, 0,
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
@@ -137,8 +136,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-// observe hands the newest state of a pod to its worker, which it starts for a
-// pod not seen before.
+// observe passes the newest state of a pod to its worker, and starts a worker for a new pod.
 func (a *Agent) observe(ctx context.Context, workers *sync.WaitGroup, pod *corev1.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -160,7 +158,7 @@ func (a *Agent) observe(ctx context.Context, workers *sync.WaitGroup, pod *corev
 	}
 }
 
-// forget ends the worker of a pod that is gone, also by force.
+// forget ends the worker of a deleted pod, including a force-deleted one.
 func (a *Agent) forget(pod *corev1.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -208,7 +206,7 @@ func (a *Agent) Register(ctx context.Context) error {
 	})
 }
 
-// nodeAddresses are those of the node. API servers call the kubelet by the host name, if there is one
+// nodeAddresses returns the addresses of the node. API servers call the kubelet by the host name, if it has one
 // (--kubelet-preferred-address-types).
 func (a *Agent) nodeAddresses() []corev1.NodeAddress {
 	if a.cfg.Network == nil {
@@ -219,7 +217,7 @@ func (a *Agent) nodeAddresses() []corev1.NodeAddress {
 	}
 }
 
-// patchNodeStatus changes a part of the node's status: controllers change the node at the same time.
+// patchNodeStatus changes only a part of the node's status, because controllers change the node at the same time.
 func (a *Agent) patchNodeStatus(ctx context.Context, status map[string]any) error {
 	patch, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {
@@ -240,8 +238,8 @@ func readyCondition() corev1.NodeCondition {
 	}
 }
 
-// heartbeats renews the node's lease, has the node be Ready again after it was not renewed in time, and repeats the
-// status reports that failed, until ctx ends.
+// heartbeats renews the node's lease, marks the node Ready again after a late renewal, and repeats failed status
+// reports, until ctx ends.
 func (a *Agent) heartbeats(ctx context.Context) {
 	tick := time.NewTicker(heartbeatEvery)
 	defer tick.Stop()
@@ -285,14 +283,14 @@ func (a *Agent) renew(ctx context.Context) {
 	_, _ = leases.Update(ctx, lease, metav1.UpdateOptions{})
 }
 
-// postReady has the node be Ready unless it is. kube-controller-manager sets the condition Unknown when the lease is
-// renewed late, and a lease alone does not undo that (pkg/controller/nodelifecycle).
+// postReady marks the node Ready if it is not. kube-controller-manager sets the condition to Unknown after a late
+// renewal of the lease, and the next renewal alone does not undo this (pkg/controller/nodelifecycle).
 func (a *Agent) postReady(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	node, err := a.cfg.Client.CoreV1().Nodes().Get(ctx, a.cfg.NodeName, metav1.GetOptions{})
 	if err != nil {
-		return // The next heartbeat tries again.
+		return // The next heartbeat retries.
 	}
 	ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
@@ -304,13 +302,12 @@ func (a *Agent) postReady(ctx context.Context) {
 
 // Process is a running container.
 type Process struct {
-	// Component is a Deployment's name, or that of a pod which no Deployment owns.
+	// Component is the name of a Deployment, or of a pod without a Deployment.
 	Component, Pod string
 	*proc.Process
 }
 
-// is reports whether the worker's pod is the one of that name, or of the
-// component of that name.
+// is reports whether the worker's pod, or its component, has that name.
 func (w *podWorker) is(name string) bool { return w.component == name || w.pod.Name == name }
 
 // Processes returns all running containers.
@@ -350,8 +347,7 @@ func (a *Agent) Components() map[string][]string {
 	return out
 }
 
-// HostPort is where a named port of a pod's container is on 127.0.0.1 while it
-// runs; 0 if it does not.
+// HostPort returns the port on 127.0.0.1 of a named port of a pod's container, or 0 if the container does not run.
 func (a *Agent) HostPort(pod, name string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -363,8 +359,7 @@ func (a *Agent) HostPort(pod, name string) int {
 	return 0
 }
 
-// Kill ends the processes of a component, or of one pod, by SIGKILL; they are
-// not run again until Restart.
+// Kill ends the processes of a component, or of one pod, with SIGKILL; they are not restarted until Restart.
 func (a *Agent) Kill(name string) {
 	a.mu.Lock()
 	a.held[name] = true
@@ -374,8 +369,7 @@ func (a *Agent) Kill(name string) {
 	}
 }
 
-// Restart ends the processes of a component or of one pod, if any run, and runs
-// them anew.
+// Restart restarts the processes of a component or of one pod, whether they run or not.
 func (a *Agent) Restart(name string) {
 	for _, p := range a.running(name) {
 		p.Stop(10 * time.Second)
@@ -391,8 +385,7 @@ func (a *Agent) Restart(name string) {
 	delete(a.held, name)
 }
 
-// release lets a pod run again; others of a component that is held as a whole
-// stay down. The caller holds mu.
+// release allows a pod to run again. If its whole component is held, the other pods stay down. The caller holds mu.
 func (a *Agent) release(w *podWorker) {
 	if a.held[w.component] {
 		delete(a.held, w.component)
@@ -418,8 +411,8 @@ func (a *Agent) isHeld(w *podWorker) bool {
 	return a.held[w.component] || a.held[w.pod.Name]
 }
 
-// componentOf names what a pod belongs to. A Deployment's ReplicaSet is called
-// as the Deployment, a dash and the pod template's hash.
+// componentOf returns the component of a pod. The name of a Deployment's ReplicaSet is the Deployment's name, a dash
+// and the pod template's hash.
 func componentOf(pod *corev1.Pod) string {
 	owner := metav1.GetControllerOf(pod)
 	hash := pod.Labels["pod-template-hash"]

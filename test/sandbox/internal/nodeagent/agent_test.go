@@ -61,7 +61,7 @@ func TestComponentsNameTheirPods(t *testing.T) {
 	assert.ElementsMatch(t, []string{"broker-5d7f-one", "broker-5d7f-two"}, got["broker"])
 }
 
-// Two replicas on one loopback get different ports, and are probed there.
+// Two replicas on one loopback get different ports, and are probed at these.
 func TestReplicasHavePortsOfTheirOwn(t *testing.T) {
 	a, _, _ := replicas()
 	image := Image{Ports: func(command []string) []Port {
@@ -103,7 +103,7 @@ func TestHostname(t *testing.T) {
 	assert.Equal(t, long[:61], hostname(long))
 }
 
-// kube-controller-manager calls a node Unknown whose lease was renewed late. The next heartbeat undoes that.
+// kube-controller-manager marks a node Unknown if its lease is renewed late. The next heartbeat undoes this.
 func TestANodeIsReadyAgainAfterALateHeartbeat(t *testing.T) {
 	client := fake.NewClientset()
 	a := New(Config{NodeName: "broker-host", Client: client, ClientCA: authority(t)})

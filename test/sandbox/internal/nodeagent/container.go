@@ -100,22 +100,22 @@ func (w *podWorker) logFile(container string) string {
 	return filepath.Join(w.agent.cfg.LogDir, w.pod.Name+"-"+container+".log")
 }
 
-// program is the file to run for a command.
+// program returns the file to run for a command.
 func (i Image) program(command string) (string, error) {
 	if !i.Machine {
 		return i.Binary, nil
 	}
 	if filepath.Base(command) == "sh" {
-		command = "bash" // Debian's sh drops variables whose names are no identifiers.
+		command = "bash" // Debian's sh drops variables whose names are not identifiers.
 	}
 	return exec.LookPath(command)
 }
 
-// hostname is that of a pod: its name, as far as a host name may be long.
+// hostname returns the host name of a pod: its name, up to the maximum length.
 func hostname(pod string) string { return strings.TrimRight(pod[:min(len(pod), 63)], "-.") }
 
-// ownPorts chooses free ports for a process: arguments to append, and where each
-// of the container's ports is on this machine.
+// ownPorts chooses free ports for a process. It returns the arguments to append, and the local port for each port of
+// the container.
 func (a *Agent) ownPorts(image Image, command []string) (args []string, ports map[int]int, err error) {
 	if image.Ports == nil {
 		return nil, nil, nil
@@ -137,8 +137,8 @@ func (a *Agent) ownPorts(image Image, command []string) (args []string, ports ma
 	return args, ports, nil
 }
 
-// environment resolves the container's variables, in the order that later ones
-// may refer to earlier ones, with what every pod gets in front.
+// environment resolves the container's variables, in order, because later ones may refer to earlier ones. The variables
+// of every pod come first.
 func (w *podWorker) environment(ctx context.Context, c corev1.Container) ([]string, error) {
 	env := []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -167,7 +167,7 @@ func (w *podWorker) environment(ctx context.Context, c corev1.Container) ([]stri
 	return env, nil
 }
 
-// variablesFrom are those of a whole Secret or ConfigMap.
+// variablesFrom returns the variables from a whole Secret or ConfigMap.
 func (w *podWorker) variablesFrom(ctx context.Context, from corev1.EnvFromSource) (env []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -239,9 +239,9 @@ func (w *podWorker) field(path string) (string, error) {
 	return value, nil
 }
 
-// mounts writes the pod's volumes and returns the binds of a container: /tmp of
-// its own, an empty /etc in a network of its own, since Liqo writes the names of
-// routing tables there (pkg/route/table.go), and its volume mounts.
+// mounts writes the pod's volumes and returns a container's bind mounts: a private /tmp, an empty /etc if it has a
+// network of its own, because Liqo writes the names of routing tables there (pkg/route/table.go), and its volume
+// mounts.
 func (w *podWorker) mounts(ctx context.Context, c corev1.Container, image Image) ([]string, error) {
 	base := w.agent.podDir(w.pod)
 	own := []string{"tmp"}
@@ -258,7 +258,7 @@ func (w *podWorker) mounts(ctx context.Context, c corev1.Container, image Image)
 	}
 	for _, m := range c.VolumeMounts {
 		if image.Machine && !mountable(m.MountPath) {
-			continue // Its directory would have to be made on this machine.
+			continue // Its directory would have to be created on this machine.
 		}
 		if !mountable(m.MountPath) {
 			return nil, fmt.Errorf("mount path %s: only paths below /tmp and /run can be mounted here", m.MountPath)

@@ -22,7 +22,7 @@ import (
 
 func meta(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "ns", Name: name} }
 
-// Variables of the container itself replace those of its sources, and later sources those of earlier ones.
+// Variables of the container replace the variables of its sources, and later sources override earlier ones.
 func TestVariablesOfSecretsAndConfigMaps(t *testing.T) {
 	a := New(Config{Client: fake.NewClientset(
 		&corev1.Secret{ObjectMeta: meta("secret"), Data: map[string][]byte{"A": []byte("secret"), "data-1": []byte("value-1")}},

@@ -13,10 +13,10 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/packets"
 )
 
-// loopback is the address of all pods whose network is that of this process.
+// loopback is the address of all pods in the network of this process.
 const loopback = "127.0.0.1"
 
-// podNetwork is the network of a pod. Nil is that of this process.
+// podNetwork is the network of a pod. Nil means the network of this process.
 type podNetwork struct {
 	*packets.Namespace
 	ip string
@@ -24,7 +24,7 @@ type podNetwork struct {
 	pod *packets.Pod
 }
 
-// networkOf makes the network of a pod, with the API server at the port of its loopback at which this process finds it.
+// networkOf creates the network of a pod. The API server has the same port on the pod's loopback as on this process's.
 func (a *Agent) networkOf(pod *corev1.Pod) (*podNetwork, error) {
 	node := a.cfg.Network
 	inNetwork := slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return a.cfg.Images[c.Image].InNetwork })
@@ -60,7 +60,7 @@ func (n *podNetwork) address() string {
 	return n.ip
 }
 
-// descriptor is the Network of a process of the pod.
+// descriptor returns the Network for a process of the pod.
 func (n *podNetwork) descriptor() int {
 	if n == nil {
 		return 0
@@ -77,7 +77,7 @@ func (n *podNetwork) dial(ctx context.Context, port int) (net.Conn, error) {
 	return n.DialContext(ctx, "tcp", address)
 }
 
-// reach answers nil if something listens on a port of the pod.
+// reach returns nil if a process listens on a port of the pod.
 func (n *podNetwork) reach(ctx context.Context, port int) error {
 	conn, err := n.dial(ctx, port)
 	if err != nil {
@@ -86,7 +86,7 @@ func (n *podNetwork) reach(ctx context.Context, port int) error {
 	return conn.Close()
 }
 
-// httpClient makes requests from within the network.
+// httpClient returns a client in the network.
 func (n *podNetwork) httpClient() *http.Client {
 	if n == nil {
 		return http.DefaultClient
@@ -112,7 +112,7 @@ func (a *Agent) PodNetwork(namespace, name string) *packets.Namespace {
 	return nil
 }
 
-// PodNetworks returns the networks that pods have for themselves, by pod.
+// PodNetworks returns the networks of all pods that have their own.
 func (a *Agent) PodNetworks() map[types.NamespacedName]*packets.Namespace {
 	a.mu.Lock()
 	defer a.mu.Unlock()

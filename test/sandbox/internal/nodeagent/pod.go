@@ -21,7 +21,7 @@ import (
 const (
 	restartBackoffMin = time.Second
 	restartBackoffMax = 10 * time.Second
-	// stableAfter resets the backoff of a container that ran this long.
+	// stableAfter is the run time after which a container's back-off is reset.
 	stableAfter = 30 * time.Second
 )
 
@@ -30,11 +30,11 @@ type podWorker struct {
 	agent     *Agent
 	pod       *corev1.Pod
 	component string
-	// network is where the processes are. It does not change after newPodWorker, whose error is networkErr.
+	// network is the network of the processes. It does not change after newPodWorker, whose error is networkErr.
 	network    *podNetwork
 	networkErr error
 
-	// stop is closed when the pod is to end, after grace is set.
+	// stop is closed when the pod must end, after grace is set.
 	stop     chan struct{}
 	stopOnce sync.Once
 	grace    time.Duration
@@ -43,8 +43,8 @@ type podWorker struct {
 
 	// stale is set while the API does not show the pod's newest status.
 	stale atomic.Bool
-	// reporting is held from reading the status until it is written: containers report side by side, and an older status
-	// written last would stay.
+	// reporting is held from reading the status until it is written: containers report concurrently, and an older
+	// status could overwrite a newer one.
 	reporting sync.Mutex
 
 	mu         sync.Mutex
@@ -59,7 +59,7 @@ type container struct {
 	env, binds []string
 
 	process *proc.Process
-	// ports maps those that the container names to those on this machine.
+	// ports maps the container's ports to local ones.
 	ports    map[int]int
 	ready    bool
 	restarts int32
@@ -79,7 +79,7 @@ func newPodWorker(a *Agent, pod *corev1.Pod) *podWorker {
 	return w
 }
 
-// terminate makes the worker end its processes within the given seconds.
+// terminate makes the worker end its processes within a grace period.
 func (w *podWorker) terminate(graceSeconds int64) {
 	w.stopOnce.Do(func() {
 		w.grace = min(time.Duration(graceSeconds)*time.Second, 30*time.Second)
@@ -87,8 +87,7 @@ func (w *podWorker) terminate(graceSeconds int64) {
 	})
 }
 
-// hostPort is where a named port of a running container is on this machine, 0
-// if there is none.
+// hostPort returns the local port of a named port of a running container, 0 if there is none.
 func (w *podWorker) hostPort(name string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,7 +121,7 @@ func (w *podWorker) processes() []*proc.Process {
 	return out
 }
 
-// run is the life of the pod. It ends when the pod does or ctx ends.
+// run runs the pod until it or ctx ends.
 func (w *podWorker) run(ctx context.Context) {
 	defer os.RemoveAll(w.agent.podDir(w.pod))
 	defer w.network.close()
@@ -149,7 +148,7 @@ func (w *podWorker) run(ctx context.Context) {
 	}
 }
 
-// runContainer runs and reruns one container until the pod ends.
+// runContainer runs and restarts one container until the pod ends.
 func (w *podWorker) runContainer(ctx context.Context, c *container) {
 	backoff := restartBackoffMin
 	for {
@@ -177,8 +176,7 @@ func (w *podWorker) runContainer(ctx context.Context, c *container) {
 	}
 }
 
-// superviseContainer waits for the process's end and reports whether the
-// container is to be run again.
+// superviseContainer waits for the process's end and reports whether the container must be restarted.
 func (w *podWorker) superviseContainer(ctx context.Context, c *container, p *proc.Process) bool {
 	probing, stopProbing := context.WithCancel(ctx)
 	var probes sync.WaitGroup
@@ -213,7 +211,7 @@ func (w *podWorker) superviseContainer(ctx context.Context, c *container, p *pro
 	return true
 }
 
-// runsAgain reports whether a container that ended with that code is to be run again.
+// runsAgain reports whether a container with that exit code is restarted.
 func runsAgain(policy corev1.RestartPolicy, code int32) bool {
 	return policy == corev1.RestartPolicyAlways || policy == corev1.RestartPolicyOnFailure && code != 0
 }
@@ -237,8 +235,7 @@ func terminated(p *proc.Process, c *container) *corev1.ContainerStateTerminated 
 	return t
 }
 
-// finish removes the pod from the API, as a kubelet does once its containers
-// have ended.
+// finish removes the pod from the API, as a kubelet does after its containers have ended.
 func (w *podWorker) finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// forwardIdle is how long a forwarded port may be unused, as with a kubelet.
+	// forwardIdle is how long a forwarded port may be unused, the kubelet's default.
 	forwardIdle = 4 * time.Hour
-	// forwardBegin is how long the streams of a connection may take to be created.
+	// forwardBegin is how long the creation of a connection's streams may take.
 	forwardBegin = 30 * time.Second
 )
 
-// listen opens the port of the kubelet API, of which the agent has port-forward and logs.
+// listen opens the port of the kubelet API, of which the agent serves port-forward and logs.
 func (a *Agent) listen() (port int32, err error) {
 	authorities := x509.NewCertPool()
 	if !authorities.AppendCertsFromPEM(a.cfg.ClientCA) {
@@ -42,7 +42,7 @@ func (a *Agent) listen() (port int32, err error) {
 	return int32(ln.Addr().(*net.TCPAddr).Port), nil
 }
 
-// routes are those of the kubelet API.
+// routes returns the handlers of the kubelet API.
 func (a *Agent) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", a.serveLogs)
@@ -58,7 +58,7 @@ func (a *Agent) routes() http.Handler {
 	return mux
 }
 
-// serveLogs answers with what a container has printed until now.
+// serveLogs answers with a container's output so far.
 func (a *Agent) serveLogs(w http.ResponseWriter, r *http.Request) {
 	file := a.logOf(r.PathValue("namespace"), r.PathValue("pod"), r.PathValue("container"))
 	if file == "" {
@@ -69,7 +69,7 @@ func (a *Agent) serveLogs(w http.ResponseWriter, r *http.Request) {
 	http.ServeFile(w, r, file)
 }
 
-// logOf is the log of a container; empty if there is no such container.
+// logOf returns the log of a container; empty if the container does not exist.
 func (a *Agent) logOf(namespace, name, containerName string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -89,7 +89,8 @@ func (a *Agent) serve(ctx context.Context) {
 	_ = server.Serve(a.listener) // Until it is closed.
 }
 
-// forwarder connects streams with the ports of processes. A port of the pod is the one that its process has here instead.
+// forwarder connects streams with the ports of processes. It maps a port of the pod to the port that its process has
+// here.
 type forwarder struct {
 	agent     *Agent
 	namespace string
@@ -112,7 +113,7 @@ func (f forwarder) PortForward(ctx context.Context, name string, _ types.UID, po
 	defer context.AfterFunc(ctx, func() { _, _ = conn.Close(), stream.Close() })()
 	var both errgroup.Group
 	both.Go(func() error {
-		_, _ = io.Copy(conn, stream) // Either end may close, and ends both copies.
+		_, _ = io.Copy(conn, stream) // Either end may close, which ends both copies.
 		return conn.(*net.TCPConn).CloseWrite()
 	})
 	both.Go(func() error {
@@ -123,7 +124,7 @@ func (f forwarder) PortForward(ctx context.Context, name string, _ types.UID, po
 	return nil
 }
 
-// portHere is where a port of a pod's container is.
+// portHere returns the network and the port of a pod's container port.
 func (a *Agent) portHere(namespace, name string, port int32) (*podNetwork, int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -22,7 +22,7 @@ func authority(t *testing.T) []byte {
 	return ca
 }
 
-// A port of a pod is forwarded to the port that its process has instead, in both directions and to the end.
+// A forward to a port of a pod leads to its process's actual port, in both directions and until the end.
 func TestAPortIsForwarded(t *testing.T) {
 	echo, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// report writes the pod's status. One that fails, as while the API server is
-// frozen, is repeated with the next heartbeat.
+// report writes the pod's status. If that fails, for example while the API server is frozen, the next heartbeat
+// retries.
 func (w *podWorker) report(ctx context.Context) {
 	w.reporting.Lock()
 	defer w.reporting.Unlock()
@@ -72,8 +72,7 @@ func (w *podWorker) status() corev1.PodStatus {
 	return s
 }
 
-// probe reports the container ready: at once when it has no readiness probe,
-// else as the probe answers.
+// probe sets the container's readiness: to ready at once without a readiness probe, otherwise to the probe's result.
 func (w *podWorker) probe(ctx context.Context, c *container) {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
@@ -100,8 +99,7 @@ func (w *podWorker) probe(ctx context.Context, c *container) {
 	}
 }
 
-// probeOnce runs an HTTP probe as written, and checks for any other kind only
-// that something listens on the port.
+// probeOnce runs an HTTP probe as specified. For any other kind it checks only that a process listens on the port.
 func (w *podWorker) probeOnce(ctx context.Context, c *container) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -143,7 +141,7 @@ func (w *podWorker) port(c *container, port intstr.IntOrString) (int, error) {
 	return portNumber(c, port)
 }
 
-// portNumber is where a port of the container is on this machine.
+// portNumber returns the local port of a container's port.
 func portNumber(c *container, port intstr.IntOrString) (int, error) {
 	number := port.IntValue()
 	if port.Type == intstr.String {

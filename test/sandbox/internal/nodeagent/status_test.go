@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Containers of one pod report side by side. The API server shows what the last of them saw, also if it is slow to write
-// what an earlier one saw: a pod that is Ready would not get any request otherwise.
+// Containers of one pod report concurrently. The API server must show the last status, even if an earlier write is
+// slow: otherwise a Ready pod would get no requests.
 func TestTheNewestStatusOfAPodStays(t *testing.T) {
 	var w *podWorker
 	var mu sync.Mutex
@@ -36,7 +36,7 @@ func TestTheNewestStatusOfAPodStays(t *testing.T) {
 			later.Go(func() { w.report(t.Context()) })
 			select {
 			case <-overtaken:
-			case <-time.After(200 * time.Millisecond): // It waits for this one.
+			case <-time.After(200 * time.Millisecond): // It waits for this write.
 			}
 		}
 		mu.Lock()

@@ -12,11 +12,11 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// tokenSeconds is the life of a ServiceAccount token. Tokens are written once,
-// when a container starts, so they last longer than any sandbox.
+// tokenSeconds is the lifetime of a ServiceAccount token. Tokens are written only when a container starts, so they must
+// outlast any sandbox.
 const tokenSeconds = 7 * 24 * 3600
 
-// writeVolume fills dir with a volume's files.
+// writeVolume writes the files of a volume to dir.
 func (w *podWorker) writeVolume(ctx context.Context, v corev1.Volume, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -68,7 +68,7 @@ func (w *podWorker) writeProjection(ctx context.Context, dir string, src corev1.
 	return fmt.Errorf("this kind of projection is not supported by the sandbox's node agent")
 }
 
-// token asks for a token of the pod's ServiceAccount that is bound to the pod.
+// token requests a token for the pod's ServiceAccount that is bound to the pod.
 func (w *podWorker) token(ctx context.Context, audience string) (string, error) {
 	req := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: ptr.To(int64(tokenSeconds)),
@@ -105,8 +105,7 @@ func (w *podWorker) writeConfigMap(ctx context.Context, dir, name string, items 
 	return writeItems(dir, items, data)
 }
 
-// writeItems writes the chosen keys to their paths, or all keys to files of
-// their name.
+// writeItems writes the selected keys to their paths, or all keys to files with their names.
 func writeItems(dir string, items []corev1.KeyToPath, data map[string][]byte) error {
 	if len(items) == 0 {
 		for k, v := range data {

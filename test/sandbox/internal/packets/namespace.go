@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Namespace is a network namespace. No file names it: it ends when it is closed and no process is in it any more, also when
-// the sandbox is killed.
+// Namespace is a network namespace. It has no file name, so it ends when it is closed and no process is in it any more,
+// even if the sandbox is killed.
 type Namespace struct {
 	file  *os.File
 	links *netlink.Handle
@@ -24,7 +24,7 @@ type Namespace struct {
 	listeners []net.Listener
 }
 
-// newNamespace makes a network namespace, whose loopback is up.
+// newNamespace creates a network namespace with its loopback up.
 func newNamespace() (*Namespace, error) {
 	n := &Namespace{}
 	err := onThread(func() error {
@@ -55,7 +55,7 @@ func newNamespace() (*Namespace, error) {
 	return n, nil
 }
 
-// onThread calls do on a thread of its own, which ends with it: what do changes of the thread is nowhere else.
+// onThread calls do on a new thread, which ends afterwards: changes to the thread have no effect elsewhere.
 func onThread(do func() error) error {
 	result := make(chan error, 1)
 	go func() {
@@ -87,7 +87,7 @@ func (n *Namespace) DialContext(ctx context.Context, network, address string) (c
 	return conn, err
 }
 
-// ForwardLoopback makes a TCP port of the loopback of this process that of the namespace's loopback.
+// ForwardLoopback forwards a TCP port on the namespace's loopback to the same port on this process's loopback.
 func (n *Namespace) ForwardLoopback(port int) error {
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	return n.Do(func() error {
@@ -103,7 +103,7 @@ func (n *Namespace) ForwardLoopback(port int) error {
 	})
 }
 
-// forward connects what listener accepts with address, until the listener is closed.
+// forward connects the connections that listener accepts to address, until the listener is closed.
 func forward(listener net.Listener, address string) {
 	for {
 		from, err := listener.Accept()

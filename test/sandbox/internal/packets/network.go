@@ -20,7 +20,7 @@ type Network struct {
 	nodes    []*Node
 }
 
-// Possible answers nil if this process may make networks, else why not.
+// Possible returns nil if this process may create networks, else the reason.
 func Possible() error {
 	if _, err := exec.LookPath("nft"); err != nil {
 		return fmt.Errorf("packets need the program nft: %w", err)
@@ -46,7 +46,7 @@ func HasGeneve() (bool, error) {
 	return err == nil, ns.Close()
 }
 
-// New makes an internet without nodes.
+// New creates an internet without nodes.
 func New() (*Network, error) {
 	internet, err := newNamespace()
 	if err != nil {
@@ -71,16 +71,16 @@ func (n *Network) Close() error {
 // Node is the host node of a cluster.
 type Node struct {
 	*Namespace
-	// Address is that of the node in the internet.
+	// Address is the node's address in the internet.
 	Address netip.Addr
 
 	index int
 	mu    sync.Mutex
-	// pods are the last numbers of the addresses in use.
+	// pods are the last octets of the addresses in use.
 	pods map[int]bool
 }
 
-// Addresses of a node: its pods have 10.244.INDEX.2 to 10.244.INDEX.254, and reach the node as 10.244.INDEX.1.
+// Addresses of a node: its pods have 10.244.INDEX.2 to 10.244.INDEX.254, and reach the node at 10.244.INDEX.1.
 const (
 	firstPod = 2
 	lastPod  = 254
@@ -92,7 +92,7 @@ func (n *Node) podAddress(number int) netip.Addr {
 
 func (n *Node) gateway() netip.Addr { return n.podAddress(1) }
 
-// AddNode makes the host node of the cluster of that index, from 1 to 254.
+// AddNode creates the host node of the cluster with that index, from 1 to 254.
 func (n *Network) AddNode(index int) (*Node, error) {
 	ns, err := newNamespace()
 	if err != nil {
@@ -128,7 +128,8 @@ func (n *Network) attach(node *Node) error {
 	if err != nil {
 		return err
 	}
-	// Nothing answers there. But the node itself uses addresses of Services, and what has no route is never translated.
+	// No host answers there. But the node itself uses addresses of Services, and packets without a route are never
+	// translated.
 	if err := node.links.RouteAdd(&netlink.Route{LinkIndex: eth0.Attrs().Index, Gw: net.IPv4(192, 0, 2, 254)}); err != nil {
 		return err
 	}
@@ -138,7 +139,7 @@ func (n *Network) attach(node *Node) error {
 		}
 	}
 	for _, path := range []string{"conf/all/rp_filter", "conf/default/rp_filter"} {
-		// Loose, as distributions have it: the way back may be another.
+		// Loose, the default of distributions: replies may use another path.
 		if err := node.sysctl(path, "2"); err != nil {
 			return err
 		}
@@ -151,7 +152,7 @@ func (n *Network) attach(node *Node) error {
 }`, node.index))
 }
 
-// addPair makes a veth pair between two namespaces, up at both ends.
+// addPair creates a veth pair between two namespaces, up at both ends.
 func addPair(a *Namespace, nameA string, b *Namespace, nameB string) error {
 	pair := &netlink.Veth{
 		LinkAttrs: netlink.LinkAttrs{Name: nameA}, PeerName: nameB, PeerNamespace: netlink.NsFd(b.FD()),
@@ -171,7 +172,7 @@ func addPair(a *Namespace, nameA string, b *Namespace, nameB string) error {
 	return nil
 }
 
-// configure gives a link an address.
+// configure sets the address of a link.
 func (n *Namespace) configure(name string, prefix netip.Prefix) error {
 	link, err := n.links.LinkByName(name)
 	if err != nil {
@@ -202,7 +203,7 @@ type Pod struct {
 	number int
 }
 
-// AddPod makes the network of a pod, with the lowest free address.
+// AddPod creates the network of a pod, with the lowest free address.
 func (n *Node) AddPod() (*Pod, error) {
 	number, err := n.reserve()
 	if err != nil {
@@ -273,9 +274,9 @@ func (p *Pod) attach() error {
 	return nil
 }
 
-// Close removes the pod's links and frees its address.
+// Close removes the pod's links and releases its address.
 func (p *Pod) Close() error {
-	// A process that has not ended yet would keep the links, and with them the route to the address.
+	// A process that has not ended yet would keep the links, and therefore the route to the address.
 	if link, err := p.node.links.LinkByName(fmt.Sprintf("veth%d", p.number)); err == nil {
 		_ = p.node.links.LinkDel(link)
 	}

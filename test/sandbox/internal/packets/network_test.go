@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Pods of one node reach each other and the loopback that is forwarded to them, and no pod of another node; nodes reach each
-// other while their link is up.
+// Pods of one node reach each other and the forwarded loopback, but no pod of another node. Nodes reach each other
+// while their link is up.
 func TestNetwork(t *testing.T) {
 	if err := Possible(); err != nil {
 		t.Skip(err)
@@ -60,7 +60,7 @@ func TestNetwork(t *testing.T) {
 	require.Equal(t, pods[1].Address, again.Address)
 }
 
-// traced probes the second node from a pod of the first, which is the only hop between.
+// traced probes the second node from a pod of the first one, whose node is the only hop between.
 func traced(t *testing.T, nodes []*Node, pod *Pod) {
 	t.Helper()
 	to := netip.AddrPortFrom(nodes[1].Address, 8080)
@@ -89,7 +89,7 @@ func forwarded(t *testing.T, node *Node) int {
 	return packets
 }
 
-// greet writes every caller's address to it.
+// greet sends every caller its address.
 func greet(t *testing.T, ns *Namespace, address string) {
 	t.Helper()
 	greetOn(t, func() (listener net.Listener, err error) {
@@ -119,7 +119,7 @@ func greetOn(t *testing.T, listen func() (net.Listener, error)) *net.TCPAddr {
 	return listener.Addr().(*net.TCPAddr)
 }
 
-// greeting returns the caller's address as address sees it, empty if it is not reached.
+// greeting returns the caller's address as address sees it, or "" if the connection fails.
 func greeting(t *testing.T, from *Namespace, address string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)

@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// nft has nft read rules in the namespace.
+// nft applies nft rules in the namespace.
 func (n *Namespace) nft(rules string) error {
 	return n.Do(func() error {
 		cmd := exec.Command("nft", "-f", "-")
@@ -23,7 +23,8 @@ func (n *Namespace) nft(rules string) error {
 	})
 }
 
-// CountForwarded begins to count the TCP packets to a port that the node forwards: from pods, to pods, and between gateways.
+// CountForwarded begins to count the TCP packets to a port that the node forwards: from pods, to pods, and between
+// gateways.
 func (n *Node) CountForwarded(port int) error {
 	return n.nft(fmt.Sprintf(`table ip sandbox {
 	counter port%[1]d { }
@@ -57,7 +58,7 @@ func (n *Node) Forwarded(port int) (packets int, err error) {
 	return packets, err
 }
 
-// SetLink has packets between two nodes arrive, or be dropped without an answer.
+// SetLink delivers packets between two nodes, or drops them without an answer.
 func SetLink(a, b *Node, up bool) error {
 	return errors.Join(a.reach(b, up), b.reach(a, up))
 }

@@ -13,16 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Answer is what came back for a probe.
+// Answer is the answer to a probe.
 type Answer struct {
-	// From is who sent it, as the namespace sees it. It is not valid if nothing came back.
+	// From is the sender's address, as the namespace sees it. It is not valid if no answer arrived.
 	From netip.Addr
-	// Arrived is whether the called port accepted the connection. Else From had to discard the probe, because of its TTL.
+	// Arrived is whether the called port accepted the connection. If not, From discarded the probe because of its TTL.
 	Arrived bool
 }
 
-// Probe connects to a TCP port, like tcptraceroute: with packets that no more than ttl-1 hops forward. Nothing has come back if
-// ctx has ended.
+// Probe connects to a TCP port, like tcptraceroute: at most ttl-1 hops forward its packets. If ctx ends first, the
+// answer is empty.
 func (n *Namespace) Probe(ctx context.Context, to netip.AddrPort, ttl int) (answer Answer, err error) {
 	err = n.Do(func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
@@ -33,7 +33,7 @@ func (n *Namespace) Probe(ctx context.Context, to netip.AddrPort, ttl int) (answ
 		err = errors.Join(
 			unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_TTL, ttl),
 			unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_RECVERR, 1),
-			// Nothing is sent after the end of the probe.
+			// No packet is sent after the end of the probe.
 			unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}),
 		)
 		if err != nil {
@@ -55,7 +55,7 @@ func (n *Namespace) Probe(ctx context.Context, to netip.AddrPort, ttl int) (answ
 // pollMilliseconds is how late a probe may notice that its context has ended.
 const pollMilliseconds = 20
 
-// outcome waits for what becomes of a connection.
+// outcome waits for the result of a connection attempt.
 func outcome(ctx context.Context, fd int, to netip.Addr) (Answer, error) {
 	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
 	for {
@@ -76,7 +76,7 @@ func outcome(ctx context.Context, fd int, to netip.Addr) (Answer, error) {
 		return Answer{}, err
 	case errno == 0:
 		return Answer{From: to, Arrived: true}, nil
-	case errno == unix.EHOSTUNREACH: // Which is what the kernel makes of "time exceeded", too.
+	case errno == unix.EHOSTUNREACH: // The kernel returns this for "time exceeded", too.
 		from, err := offender(fd)
 		return Answer{From: from}, err
 	default:
@@ -84,10 +84,10 @@ func outcome(ctx context.Context, fd int, to netip.Addr) (Answer, error) {
 	}
 }
 
-// sizeOfExtendedErr is that of the kernel's struct sock_extended_err, which the address of the sender follows (ip(7)).
+// sizeOfExtendedErr is the size of the kernel's struct sock_extended_err. The address of the sender follows it (ip(7)).
 const sizeOfExtendedErr = 16
 
-// offender reads who sent "time exceeded" from the error queue of a socket.
+// offender reads the sender of "time exceeded" from the error queue of a socket.
 func offender(fd int) (netip.Addr, error) {
 	control := make([]byte, 512)
 	_, length, _, _, err := unix.Recvmsg(fd, make([]byte, 512), control, unix.MSG_ERRQUEUE)
@@ -113,8 +113,8 @@ func offender(fd int) (netip.Addr, error) {
 	return netip.Addr{}, errors.New("no route to the host")
 }
 
-// TimeExceeded is how many ICMP errors "time exceeded" the namespace has sent: whose TTL was used up there, whatever others
-// make of the address of the sender.
+// TimeExceeded returns the number of ICMP errors "time exceeded" that the namespace has sent: the TTL ended there, even
+// if the address of the sender is translated later.
 func (n *Namespace) TimeExceeded() (count int, err error) {
 	err = n.Do(func() error {
 		counters, err := os.ReadFile("/proc/thread-self/net/snmp")
@@ -127,7 +127,7 @@ func (n *Namespace) TimeExceeded() (count int, err error) {
 	return count, err
 }
 
-// counter is a value of /proc/net/snmp, where a line with names precedes one with values.
+// counter returns a value of /proc/net/snmp, where a line with names precedes a line with values.
 func counter(text, protocol, name string) (int, error) {
 	var names []string
 	for line := range strings.Lines(text) {
@@ -148,7 +148,7 @@ func counter(text, protocol, name string) (int, error) {
 	return 0, fmt.Errorf("the kernel has no counter %s %s", protocol, name)
 }
 
-// LinkPackets is how many packets a link of the namespace has received and sent.
+// LinkPackets returns how many packets a link of the namespace has received and sent.
 func (n *Namespace) LinkPackets(name string) (received, sent uint64, err error) {
 	link, err := n.links.LinkByName(name)
 	if err != nil {
@@ -158,7 +158,7 @@ func (n *Namespace) LinkPackets(name string) (received, sent uint64, err error) 
 	return of.RxPackets, of.TxPackets, nil
 }
 
-// Addresses are those of the links of the namespace.
+// Addresses returns the addresses of the namespace's links.
 func (n *Namespace) Addresses() (addresses []netip.Addr, err error) {
 	list, err := n.links.AddrList(nil, unix.AF_INET)
 	if err != nil {

@@ -13,16 +13,16 @@ import (
 	"syscall"
 )
 
-// The ports that are given out begin above those of well-known servers, and end
-// below those that the kernel takes for outgoing connections.
+// The port range begins above the ports of well-known servers, and ends below the kernel's range for outgoing
+// connections.
 const (
 	first       = 12000
 	defaultLast = 32767
 	leastPorts  = 2000
 )
 
-// Pool hands out ports that were free when asked for, none of them twice. Pools
-// of all processes of a user hand out different ones, until they are closed.
+// Pool returns ports that were free when requested, each only once. Pools of all processes of a user return different
+// ports, until they are closed.
 type Pool struct {
 	dir   string
 	count int
@@ -31,7 +31,7 @@ type Pool struct {
 	given map[int]*os.File
 }
 
-// NewPool returns a pool that has given out nothing.
+// NewPool returns a pool without reserved ports.
 func NewPool() *Pool {
 	return &Pool{
 		dir:   filepath.Join(os.TempDir(), fmt.Sprintf("liqo-broker-vk-ports-%d", os.Getuid())),
@@ -39,8 +39,8 @@ func NewPool() *Pool {
 	}
 }
 
-// last is the last port before those of outgoing connections: one of these could
-// have the port between the moment it is given out and that it is listened on.
+// last returns the last port below the range for outgoing connections: an outgoing connection could take a port between
+// its reservation and its use.
 func last() int {
 	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	if err != nil {
@@ -53,7 +53,7 @@ func last() int {
 	return low - 1
 }
 
-// Free returns a port that nothing listens on.
+// Free returns a port that no process listens on.
 func (p *Pool) Free() (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,8 +84,7 @@ func (p *Pool) Free() (int, error) {
 	return 0, fmt.Errorf("no free port after 1000 tries")
 }
 
-// reserve returns a locked file, which the kernel unlocks when this process ends;
-// nil if another pool has it.
+// reserve returns a locked file, which the kernel unlocks when this process ends; nil if another pool has it.
 func (p *Pool) reserve(port int) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(p.dir, strconv.Itoa(port)), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -101,7 +100,7 @@ func (p *Pool) reserve(port int) (*os.File, error) {
 	return f, nil
 }
 
-// Close lets other pools have the ports.
+// Close releases the ports for other pools.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 
 func TestPoolsGiveOutDifferentPorts(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	// So few that two pools which know nothing of each other would meet.
+	// So few that two independent pools would collide.
 	a, b := NewPool(), NewPool()
 	a.count, b.count = 60, 60
 	given := map[int]bool{}

@@ -17,31 +17,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Spec is what to run.
+// Spec describes a process.
 type Spec struct {
-	// Name identifies the process among those of one Group.
+	// Name identifies the process within its Group.
 	Name string
 	Path string
 	Args []string
 	// Env is the whole environment; nothing is inherited.
 	Env []string
-	// Log is the file that standard output and error are appended to.
+	// Log is the file to which standard output and error are appended.
 	Log string
-	// Private gives the process a mount namespace and a host name of its own.
+	// Private gives the process its own mount namespace and host name.
 	Private bool
 	// Network is the descriptor of the network namespace that the process is in; 0 for this process's own.
 	Network int
 }
 
-// Group starts processes and ends them together. Its methods may be called from
-// several goroutines.
+// Group starts processes and ends them together. Its methods are safe for concurrent use.
 type Group struct {
 	records string
 	start   chan startRequest
 	stop    chan struct{}
 
-	// starting is held by each Start, and by Close until none is under way any more and none follows: what starts later
-	// would write its log into directories that are being removed.
+	// starting is held by each Start, and by Close until no Start is running and no new one can begin: a process that
+	// starts later would write its log into directories that are being removed.
 	starting sync.RWMutex
 	closed   bool
 
@@ -68,10 +67,9 @@ func NewGroup(records string) *Group {
 	return g
 }
 
-// startLoop starts all processes from one thread that lives as long as the
-// group: the kernel sends the parent-death signal when the *thread* that forked
-// dies, not the process. The thread is never unlocked, so it dies with the loop,
-// and with it whatever was being started while the group was closed.
+// startLoop starts all processes from one thread that lives as long as the group: the kernel sends the parent-death
+// signal when the *thread* that forked dies, not the process. The thread is never unlocked, so it dies with the loop,
+// and so do all processes that are being started while the group is closed.
 func (g *Group) startLoop() {
 	runtime.LockOSThread()
 	for {
@@ -84,8 +82,8 @@ func (g *Group) startLoop() {
 	}
 }
 
-// startIn starts cmd in a network namespace, if one is given. The calling thread is locked, and returns to its own: if it
-// cannot, nothing could be started from it any more.
+// startIn starts cmd in a network namespace, if one is given. The calling thread is locked, and returns to its own
+// namespace. If it cannot return, no other process could be started from it.
 func startIn(network int, cmd *exec.Cmd) error {
 	if network == 0 {
 		return cmd.Start()
@@ -105,7 +103,7 @@ func startIn(network int, cmd *exec.Cmd) error {
 	return err
 }
 
-// Process is one started process.
+// Process is a started process.
 type Process struct {
 	Spec Spec
 	PID  int
@@ -117,7 +115,7 @@ type Process struct {
 	asked atomic.Bool
 }
 
-// Start runs spec. The returned process has been recorded.
+// Start starts the process of spec, and records it.
 func (g *Group) Start(spec Spec) (*Process, error) {
 	g.starting.RLock()
 	defer g.starting.RUnlock()
@@ -162,8 +160,8 @@ func (g *Group) Start(spec Spec) (*Process, error) {
 	return p, nil
 }
 
-// privateNamespaces asks for a mount and a UTS namespace, and for a user namespace
-// in which one may change them when the caller is not root.
+// privateNamespaces requests a mount and a UTS namespace, and, if the caller is not root, a user namespace in which it
+// may change them.
 func privateNamespaces(attr *syscall.SysProcAttr) {
 	attr.Cloneflags |= syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS
 	if os.Getuid() == 0 {
@@ -190,7 +188,7 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Signal sends sig; a process that has ended is no error.
+// Signal sends sig. It returns no error if the process has ended.
 func (p *Process) Signal(sig syscall.Signal) error {
 	if !p.Running() {
 		return nil
@@ -225,8 +223,7 @@ func (p *Process) Kill() {
 	<-p.Done
 }
 
-// Failure describes a process that has ended unexpectedly: how, where its log
-// is, and the log's last lines.
+// Failure describes a process that has ended unexpectedly: its result, the path of its log, and the log's last lines.
 func (p *Process) Failure() error {
 	how := "by itself"
 	if err := p.Err(); err != nil {
@@ -260,7 +257,7 @@ func (g *Group) Close() {
 	}
 }
 
-// Tail returns the last n lines of a file, indented, or why it cannot be read.
+// Tail returns the last n lines of a file, indented, or the error of reading it.
 func Tail(path string, n int) string {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -273,8 +270,7 @@ func Tail(path string, n int) string {
 	return "  " + strings.Join(lines, "\n  ")
 }
 
-// WaitFor polls ready until it answers nil. It gives up when the process ends,
-// and when ctx does, with the last answer of ready.
+// WaitFor polls ready until it returns nil. It gives up when the process or ctx ends, with the last error of ready.
 func (p *Process) WaitFor(ctx context.Context, ready func(context.Context) error) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

@@ -68,7 +68,7 @@ func TestCloseEndsAllProcesses(t *testing.T) {
 	assert.NoFileExists(t, log, "its directory may be removed at this moment")
 }
 
-// What is being started when the group ends has ended with it, and nothing starts afterwards.
+// Processes that are being started while the group is closed end with it, and no process starts afterwards.
 func TestNothingStartsBesideClose(t *testing.T) {
 	for range 20 {
 		dir, records := t.TempDir(), t.TempDir()
@@ -106,14 +106,14 @@ func TestKillRecorded(t *testing.T) {
 	g, dir := newGroup(t)
 	p := sleeper(t, g, "60")
 
-	// A record of the same pid with another start time is another process.
+	// A record with the same pid but another start time names another process.
 	self, err := Self("self")
 	require.NoError(t, err)
 	self.Start++
 	data, err := json.Marshal(self)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "self.json"), data, 0o600))
-	// And a record that was only half written names no process.
+	// A partially written record names no process.
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "half.json"), []byte(`{"na`), 0o600))
 
 	killed, err := KillRecorded(dir)

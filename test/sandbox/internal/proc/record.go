@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// Identity names a process for good: a pid is reused, a pid with its start time
-// is not.
+// Identity names a process permanently: a pid is reused, but not with the same start time.
 type Identity struct {
 	Name string `json:"name"`
 	PID  int    `json:"pid"`
@@ -21,7 +20,7 @@ type Identity struct {
 	Start uint64 `json:"start"`
 }
 
-// Self is the identity of the calling process.
+// Self returns the identity of the calling process.
 func Self(name string) (Identity, error) { return identify(name, os.Getpid()) }
 
 func identify(name string, pid int) (Identity, error) {
@@ -39,14 +38,13 @@ func identify(name string, pid int) (Identity, error) {
 	return Identity{Name: name, PID: pid, Start: start}, nil
 }
 
-// statFields returns the fields of /proc/PID/stat from the third on, 20 at
-// least: field n of proc(5) is at index n-3.
+// statFields returns the fields of /proc/PID/stat from the third on, at least 20: field n of proc(5) is at index n-3.
 func statFields(pid int) ([]string, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return nil, err
 	}
-	// The second field is the command in parentheses and may hold anything.
+	// The second field is the command in parentheses and may contain any character.
 	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
 	if len(fields) < 20 {
 		return nil, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields)+2)
@@ -54,13 +52,13 @@ func statFields(pid int) ([]string, error) {
 	return fields, nil
 }
 
-// Alive reports whether that very process still exists.
+// Alive reports whether this process still exists.
 func (id Identity) Alive() bool {
 	now, err := identify(id.Name, id.PID)
 	return err == nil && now.Start == id.Start
 }
 
-// Kill ends that very process, if it still exists, and waits for it to go.
+// Kill ends this process, if it still exists, and waits until it is gone.
 func (id Identity) Kill(timeout time.Duration) error {
 	deadline := time.Now().Add(timeout)
 	for id.Alive() {
@@ -90,8 +88,7 @@ func (g *Group) record(p *Process) error {
 	return os.WriteFile(g.recordPath(p), data, 0o600)
 }
 
-// KillRecorded ends every process recorded in the directory that still lives,
-// and returns how many there were.
+// KillRecorded ends every recorded process in the directory that still runs, and returns their number.
 func KillRecorded(records string) (int, error) {
 	files, err := filepath.Glob(filepath.Join(records, "*.json"))
 	if err != nil {
@@ -107,7 +104,7 @@ func KillRecorded(records string) (int, error) {
 		}
 		var id Identity
 		if err := json.Unmarshal(data, &id); err != nil {
-			continue // half written by a process that was killed: its child died with it
+			continue // Partially written by a process that was killed; its child ended with it.
 		}
 		if id.Alive() {
 			killed++

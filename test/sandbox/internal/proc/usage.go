@@ -12,10 +12,10 @@ import (
 // clockTick is USER_HZ, which is 100 on every Linux that Go supports.
 const clockTick = 100
 
-// Usage is what a process has used so far.
+// Usage is the resource usage of a process so far.
 type Usage struct {
-	// PSS is the proportional set size in bytes: pages shared by n processes
-	// count for 1/n in each, so the sum over processes is the real memory.
+	// PSS is the proportional set size in bytes: pages shared by n processes count as 1/n in each, so the sum over
+	// processes is the memory in use.
 	PSS int64
 	// RSS is the resident set size in bytes.
 	RSS int64
@@ -23,7 +23,7 @@ type Usage struct {
 	CPU time.Duration
 }
 
-// UsageOf reads what the process uses from /proc.
+// UsageOf reads the usage of a process from /proc.
 func UsageOf(pid int) (Usage, error) {
 	var u Usage
 	f, err := os.Open(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
