@@ -65,10 +65,11 @@ func killed(components ...string) func(context.Context, *sandbox.Sandbox, string
 	}
 }
 
-// withoutEtcd ends the etcd of a cluster, and its kube-controller-manager, and starts them again after a while. Where the latter is
-// installed with the defaults, it ends ten seconds later, because it cannot renew its lease, and the kubelet runs it again until the API
-// server answers: it counts the grace periods of Nodes from then on (nodeHealthMap in pkg/controller/nodelifecycle of Kubernetes v1.35).
-// One that goes on takes each Node for lost whose kubelet is not faster than itself then, whatever the Node is.
+// withoutEtcd kills the etcd of a cluster and its kube-controller-manager, and restarts both. With its default flags,
+// kube-controller-manager exits ten seconds after etcd, because it cannot renew its lease, and the kubelet restarts it
+// until the API server answers: then it begins the grace periods of Nodes anew (nodeHealthMap in
+// pkg/controller/nodelifecycle of Kubernetes v1.35). A kube-controller-manager that stays up would call each Node lost
+// whose kubelet does not renew its lease before the first check.
 func withoutEtcd(home bool) func(context.Context, *sandbox.Sandbox, string) (undo, error) {
 	return func(ctx context.Context, s *sandbox.Sandbox, cluster string) (undo, error) {
 		if home {

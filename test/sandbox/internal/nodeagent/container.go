@@ -73,11 +73,11 @@ func (w *podWorker) startContainer(ctx context.Context, c *container) (*proc.Pro
 	return p, nil
 }
 
-// rerunTimeout is how long the API server may take for a container that ran before.
+// rerunTimeout bounds the requests for a container that ran before.
 const rerunTimeout = 2 * time.Second
 
-// prepare reads the environment and the volumes of a container from the API. A kubelet runs a container again without the API server,
-// so here it then has what it had when it was started last.
+// prepare reads the environment and the volumes of a container from the API. A kubelet restarts a container without the
+// API server: without an answer, the container has the environment and the volumes of its last start.
 func (w *podWorker) prepare(ctx context.Context, c *container, image Image) (env, binds []string, err error) {
 	if c.env != nil {
 		var cancel context.CancelFunc

@@ -55,7 +55,7 @@ type podWorker struct {
 // container is the state of one container, guarded by podWorker.mu.
 type container struct {
 	spec corev1.Container
-	// env and binds are those of its last start; nil before the first one. Only runContainer uses them, without the lock.
+	// env and binds belong to its last start; nil before the first one. Only runContainer uses them, without the lock.
 	env, binds []string
 
 	process *proc.Process
