@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Remedy is the administrator's remedy for an incomplete guard.
-const Remedy = "run kubectl apply -f deploy/guard.yaml, or start the broker with --require-guard=false"
+// remedy is the administrator's remedy for an incomplete guard.
+const remedy = "run kubectl apply -f deploy/guard.yaml, or start the broker with --require-guard=false"
 
 // Recheck is the interval at which work that waits for the guard is retried.
 const Recheck = 5 * time.Second
@@ -109,14 +109,14 @@ func (g *Guard) Missing() string {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if g.err != nil {
-			return fmt.Sprintf("the guard is not known: %v; update the broker's ClusterRole, then %s", g.err, Remedy)
+			return fmt.Sprintf("the guard is not known: %v; update the broker's ClusterRole, then %s", g.err, remedy)
 		}
 		return "the guard is not known yet"
 	}
 	if len(faults) == 0 {
 		return ""
 	}
-	return "the guard is incomplete: " + strings.Join(faults, ", ") + "; " + Remedy
+	return "the guard is incomplete: " + strings.Join(faults, ", ") + "; " + remedy
 }
 
 // Count returns the number of policies that are missing or not in force; all of them before the caches have synced.

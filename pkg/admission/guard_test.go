@@ -79,7 +79,7 @@ func TestGuardKnowsWhatIsMissing(t *testing.T) {
 				return
 			}
 			require.Contains(t, g.Missing(), tc.missing)
-			require.Contains(t, g.Missing(), Remedy)
+			require.Contains(t, g.Missing(), remedy)
 		})
 	}
 }

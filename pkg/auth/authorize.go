@@ -33,7 +33,7 @@ type Reviewer struct {
 	local  kubernetes.Interface
 	remedy string
 	spend  func(who user.Info) error
-	asking Flight[bool]
+	asking flight[bool]
 
 	mu      sync.Mutex
 	answers *lru.Cache // By the caller's name, *cache.LRUExpireCache; guarded by mu.

@@ -32,7 +32,7 @@ type Tokens struct {
 	rejectedTTL time.Duration
 	// owned and rejected are separate, so that invented tokens do not evict valid ones.
 	owned, rejected *cache.LRUExpireCache
-	asking          Flight[user.Info]
+	asking          flight[user.Info]
 	slots           *semaphore.Weighted
 }
 

@@ -29,7 +29,7 @@ func TestUptime(t *testing.T) {
 		{"an outage before unobserved time counts", "uddunnnnu", 1. / 3, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			u := NewUptime(v1alpha1.Uptime{}, 90*time.Second)
+			u := newUptime(v1alpha1.Uptime{}, 90*time.Second)
 			for i, step := range tc.steps {
 				if step != 'n' {
 					u.Observe(begin.Add(time.Duration(i)*time.Minute), step == 'u')
@@ -43,7 +43,7 @@ func TestUptime(t *testing.T) {
 }
 
 func TestUptimeIsOfTheWindow(t *testing.T) {
-	u := NewUptime(v1alpha1.Uptime{}, 90*time.Second)
+	u := newUptime(v1alpha1.Uptime{}, 90*time.Second)
 	for i := range 181 { // The first hour down, two more up.
 		u.Observe(begin.Add(time.Duration(i)*time.Minute), i > 60)
 	}
@@ -57,7 +57,7 @@ func TestUptimeIsOfTheWindow(t *testing.T) {
 // had happened, shares stay between 0 and 1, and the history stays small.
 func TestUptimeSurvivesRestarts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		through, restarted := NewUptime(v1alpha1.Uptime{}, time.Minute), NewUptime(v1alpha1.Uptime{}, time.Minute)
+		through, restarted := newUptime(v1alpha1.Uptime{}, time.Minute), newUptime(v1alpha1.Uptime{}, time.Minute)
 		now := begin
 		for range rapid.IntRange(0, 400).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 90).Draw(t, "seconds")) * time.Second)
@@ -65,7 +65,7 @@ func TestUptimeSurvivesRestarts(t *testing.T) {
 			through.Observe(now, up)
 			restarted.Observe(now, up)
 			if rapid.Bool().Draw(t, "restart") {
-				restarted = NewUptime(restarted.Status(), time.Minute)
+				restarted = newUptime(restarted.Status(), time.Minute)
 			}
 		}
 		require.Equal(t, through.Status(), restarted.Status())
@@ -79,7 +79,7 @@ func TestUptimeSurvivesRestarts(t *testing.T) {
 }
 
 func TestQuantilesAreOfTheLastSamples(t *testing.T) {
-	s := NewSamples(10)
+	s := newSamples(10)
 	_, known := s.Quantile(0.5)
 	require.False(t, known)
 	for i := 1; i <= 15; i++ {

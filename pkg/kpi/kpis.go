@@ -138,7 +138,7 @@ type Tracker struct {
 // NewTracker returns a Tracker that continues from a status.
 func NewTracker(from v1alpha1.KPIs, staleAfter time.Duration) *Tracker {
 	t := &Tracker{
-		uptime: NewUptime(from.Uptime, staleAfter), latency: NewSamples(latencySamples), owners: owners{},
+		uptime: newUptime(from.Uptime, staleAfter), latency: newSamples(latencySamples), owners: owners{},
 		before: from, movedAway: from.MovedAway,
 	}
 	if from.Started+from.Failed > 0 {

@@ -34,7 +34,7 @@ func (o owners) of(name string) *owner {
 		name = others
 	}
 	if o[name] == nil {
-		o[name] = &owner{starts: NewSamples(startSamples)}
+		o[name] = &owner{starts: newSamples(startSamples)}
 	}
 	return o[name]
 }
@@ -59,7 +59,7 @@ func (o owners) counts() (started, failed int64) {
 // starts returns a quantile of the start times, and their number.
 func (o owners) starts(q float64) (took time.Duration, samples int) {
 	var votes []time.Duration
-	all := NewSamples(len(o) * startSamples)
+	all := newSamples(len(o) * startSamples)
 	for _, of := range o {
 		for _, sample := range of.starts.ring {
 			all.Add(sample)

@@ -12,8 +12,8 @@ type Samples struct {
 	size int
 }
 
-// NewSamples keeps the last size durations.
-func NewSamples(size int) *Samples { return &Samples{size: size} }
+// newSamples keeps the last size durations.
+func newSamples(size int) *Samples { return &Samples{size: size} }
 
 // Add keeps one duration, in place of the oldest when there are size of them.
 func (s *Samples) Add(d time.Duration) {

@@ -30,8 +30,8 @@ type gap struct {
 	down     bool
 }
 
-// NewUptime reads a history back. A pause of more than staleAfter between two observations is unobserved time.
-func NewUptime(from v1alpha1.Uptime, staleAfter time.Duration) *Uptime {
+// newUptime reads a history back. A pause of more than staleAfter between two observations is unobserved time.
+func newUptime(from v1alpha1.Uptime, staleAfter time.Duration) *Uptime {
 	u := &Uptime{staleAfter: staleAfter}
 	if from.Since == nil || from.Until == nil {
 		return u

@@ -21,14 +21,14 @@ func (s *Session) Explain(ctx context.Context, node, pod, output string) error {
 	}
 	var text []byte
 	switch output {
-	case OutputJSON:
+	case outputJSON:
 		text, err = json.MarshalIndent(e, "", "    ")
 		text = append(text, '\n')
-	case OutputYAML:
+	case outputYAML:
 		text, err = yaml.Marshal(e)
 	default:
 		var table strings.Builder
-		if output == OutputWide {
+		if output == outputWide {
 			err = e.PrintWide(&table)
 		} else {
 			err = e.Print(&table)
@@ -43,4 +43,4 @@ func (s *Session) Explain(ctx context.Context, node, pod, output string) error {
 }
 
 // ExplainOutputs returns the output formats of Explain.
-func ExplainOutputs() []string { return []string{OutputJSON, "table", OutputWide, OutputYAML} }
+func ExplainOutputs() []string { return []string{outputJSON, "table", outputWide, outputYAML} }

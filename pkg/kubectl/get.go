@@ -12,7 +12,7 @@ import (
 )
 
 func (s *Session) printView(ctx context.Context, v *view, q *Query) error {
-	if q.Output != OutputTable && !slices.Contains(Outputs(), q.Output) {
+	if q.Output != outputTable && !slices.Contains(Outputs(), q.Output) {
 		return fmt.Errorf("--output=%s: use one of %s", q.Output, strings.Join(Outputs(), ", "))
 	}
 	objects, missing := s.read(ctx, v, q)
@@ -50,15 +50,15 @@ func (s *Session) read(ctx context.Context, v *view, q *Query) ([]client.Object,
 }
 
 // Outputs returns the output formats of get, besides the table.
-func Outputs() []string { return []string{OutputJSON, OutputName, OutputWide, OutputYAML} }
+func Outputs() []string { return []string{outputJSON, outputName, outputWide, outputYAML} }
 
 // Output formats.
 const (
-	OutputTable = ""
-	OutputWide  = "wide"
-	OutputJSON  = "json"
-	OutputYAML  = "yaml"
-	OutputName  = "name"
+	outputTable = ""
+	outputWide  = "wide"
+	outputJSON  = "json"
+	outputYAML  = "yaml"
+	outputName  = "name"
 )
 
 // Query selects the objects that get prints.

@@ -109,14 +109,14 @@ func TestObjectsAreThoseOfTheAPI(t *testing.T) {
 	read := func(q Query) (all shown) {
 		require.NoError(t, s.GetProviders(t.Context(), q))
 		decode := json.Unmarshal
-		if q.Output == OutputYAML {
+		if q.Output == outputYAML {
 			decode = func(b []byte, into any) error { return yaml.Unmarshal(b, into) }
 		}
 		require.NoError(t, decode(screen.text.Bytes(), &all))
 		screen.lines()
 		return all
 	}
-	for _, output := range []string{OutputJSON, OutputYAML} {
+	for _, output := range []string{outputJSON, outputYAML} {
 		several := read(Query{Output: output})
 		require.Equal(t, "v1 List", several.APIVersion+" "+several.Kind)
 		require.Len(t, several.Items, 2)
@@ -202,7 +202,7 @@ func TestLongListsComeInPages(t *testing.T) {
 			return nil
 		},
 	})
-	require.NoError(t, s.GetProviders(t.Context(), Query{Output: OutputName}))
+	require.NoError(t, s.GetProviders(t.Context(), Query{Output: outputName}))
 	require.Equal(t, []string{`500 from ""`, `500 from "500"`, `500 from "1000"`}, asked)
 	lines := screen.lines()
 	require.Len(t, lines, total)
@@ -227,7 +227,7 @@ func TestEveryRequestHasADeadline(t *testing.T) {
 	for name, do := range map[string]func(context.Context, *Session) error{
 		"a list":   func(ctx context.Context, s *Session) error { return s.GetProviders(ctx, Query{}) },
 		"a name":   func(ctx context.Context, s *Session) error { return s.GetProviders(ctx, Query{Names: []string{"p1"}}) },
-		"a pod":    func(ctx context.Context, s *Session) error { return s.Explain(ctx, "broker", "a", OutputTable) },
+		"a pod":    func(ctx context.Context, s *Session) error { return s.Explain(ctx, "broker", "a", outputTable) },
 		"a change": func(ctx context.Context, s *Session) error { return s.Cordon(ctx, []string{"p1"}) },
 		"a choice": func(ctx context.Context, s *Session) error { return s.Select(ctx, "c1", []string{"p1"}, true) },
 	} {
@@ -265,10 +265,10 @@ func TestNothingPrintsControlCharacters(t *testing.T) {
 	pc.Status.Summary.CPU, pc.Status.VirtualNodes[0].Reason = hostile, hostile
 	refused := kerrors.NewBadRequest(hostile)
 	for name, do := range map[string]func(*Session) error{
-		"providers":   func(s *Session) error { return s.GetProviders(t.Context(), Query{Output: OutputWide}) },
-		"placements":  func(s *Session) error { return s.GetPlacements(t.Context(), Query{Node: "broker", Output: OutputWide}) },
-		"explain":     func(s *Session) error { return s.Explain(t.Context(), "broker", "a", OutputTable) },
-		"explain all": func(s *Session) error { return s.Explain(t.Context(), "broker", "a", OutputWide) },
+		"providers":   func(s *Session) error { return s.GetProviders(t.Context(), Query{Output: outputWide}) },
+		"placements":  func(s *Session) error { return s.GetPlacements(t.Context(), Query{Node: "broker", Output: outputWide}) },
+		"explain":     func(s *Session) error { return s.Explain(t.Context(), "broker", "a", outputTable) },
+		"explain all": func(s *Session) error { return s.Explain(t.Context(), "broker", "a", outputWide) },
 		"an error": func(s *Session) error {
 			_, err := fmt.Fprintln(s.Err, Words(refused))
 			return err

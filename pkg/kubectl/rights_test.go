@@ -48,7 +48,7 @@ func TestRights(t *testing.T) {
 			"list Namespace, list Pod",
 		},
 		"explain": {
-			func(ctx context.Context, s *Session) error { return s.Explain(ctx, "broker", "a", OutputTable) },
+			func(ctx context.Context, s *Session) error { return s.Explain(ctx, "broker", "a", outputTable) },
 			"get Namespace, get Pod, list Namespace, list NamespaceMap, list PlacementPolicy, list Pod, list ProviderCluster, list VirtualNode",
 		},
 		"disable": {

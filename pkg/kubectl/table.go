@@ -52,11 +52,11 @@ func columnsOf[O client.Object]() (of, wide func(name string, cell func(O) strin
 
 func (s *Session) print(v *view, q *Query, objects []client.Object) error {
 	switch q.Output {
-	case OutputJSON:
+	case outputJSON:
 		return s.printObjects(&printers.JSONPrinter{}, objects, len(q.Names) != 1)
-	case OutputYAML:
+	case outputYAML:
 		return s.printObjects(&printers.YAMLPrinter{}, objects, len(q.Names) != 1)
-	case OutputName:
+	case outputName:
 		return s.printObjects(&printers.NamePrinter{}, objects, false)
 	}
 	if len(objects) == 0 {
@@ -64,7 +64,7 @@ func (s *Session) print(v *view, q *Query, objects []client.Object) error {
 		return err
 	}
 	table := printers.GetNewTabWriter(s.Out)
-	printer := printers.NewTablePrinter(printers.PrintOptions{NoHeaders: q.NoHeaders, Wide: q.Output == OutputWide})
+	printer := printers.NewTablePrinter(printers.PrintOptions{NoHeaders: q.NoHeaders, Wide: q.Output == outputWide})
 	if err := printer.PrintObj(tableOf(v.columns, objects), table); err != nil {
 		return err
 	}

@@ -97,7 +97,7 @@ func placeOf(provider, virtualNode string) scheduler.Place {
 // as a pod, nor as a pod of its application.
 func AssignmentOf(pod *corev1.Pod, at scheduler.Place) scheduler.Assignment {
 	a := scheduler.Assignment{
-		UID: pod.UID, Place: at, App: AppOf(pod), Requests: resources.PodRequests(&pod.Spec), Ended: Terminal(pod),
+		UID: pod.UID, Place: at, App: appOf(pod), Requests: resources.PodRequests(&pod.Spec), Ended: Terminal(pod),
 	}
 	if a.Ended {
 		a.App = ""
@@ -191,9 +191,9 @@ func NeverAccepted(err error) bool {
 	return kerrors.IsInvalid(err) || kerrors.IsBadRequest(err) || kerrors.IsRequestEntityTooLargeError(err)
 }
 
-// AppOf returns the application of a pod by the labels that Kubernetes recommends, in its namespace; "" if it has none.
+// appOf returns the application of a pod by the labels that Kubernetes recommends, in its namespace; "" if it has none.
 // Owners cannot be used: the pods of a consumer are each owned by a ShadowPod of their own.
-func AppOf(pod *corev1.Pod) string {
+func appOf(pod *corev1.Pod) string {
 	for _, key := range []string{"app.kubernetes.io/instance", "app.kubernetes.io/name", "app", "k8s-app"} {
 		if value := pod.Labels[key]; value != "" {
 			return pod.Namespace + "/" + key + "=" + value
@@ -207,7 +207,7 @@ func (c *Criteria) Pod(pod *corev1.Pod, namespace *corev1.Namespace) *scheduler.
 	return &scheduler.Pod{
 		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Consumer: ConsumerOf(namespace), Owner: OwnerOf(namespace),
 		Account: AccountOf(pod, namespace), First: pod.Annotations[v1alpha1.AssignedAtAnnotation] == "",
-		Labels: pod.Labels, Annotations: pod.Annotations, App: AppOf(pod),
+		Labels: pod.Labels, Annotations: pod.Annotations, App: appOf(pod),
 		Requests: resources.PodRequests(&pod.Spec), Expression: c.Filter, Selections: c.Selections,
 		Refused: backoff.Of(pod).Until(),
 	}

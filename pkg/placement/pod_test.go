@@ -28,7 +28,7 @@ func TestTheApplicationOfAPod(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{}
 			pod.Namespace, pod.Labels = "ns", tc.labels
-			require.Equal(t, tc.want, AppOf(pod))
+			require.Equal(t, tc.want, appOf(pod))
 		})
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
-// AttributePrice is the attribute that holds the provider's price, a decimal number in a unit common to all providers.
-const AttributePrice = "price"
+// attributePrice is the attribute that holds the provider's price, a decimal number in a unit common to all providers.
+const attributePrice = "price"
 
 // provider is a Provider as the State keeps it, with every value computed that does not depend on a decision.
 type provider struct {
@@ -133,7 +133,7 @@ func (p *Provider) Price() (float64, bool) {
 
 // priceOf returns NaN for a price that is absent, negative, or not a decimal number.
 func priceOf(attributes map[string]string) float64 {
-	text := attributes[AttributePrice]
+	text := attributes[attributePrice]
 	price, err := strconv.ParseFloat(text, 64)
 	if err != nil || strings.Trim(text, "0123456789.") != "" {
 		return math.NaN()

@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// ContentSecurityPolicy allows only what the page needs: scripts and styles from the files of this package, requests to
+// contentSecurityPolicy allows only what the page needs: scripts and styles from the files of this package, requests to
 // its own origin, and no HTML parsed from text.
-const ContentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; " +
+const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; " +
 	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
 	"require-trusted-types-for 'script'; trusted-types 'none'"
 
@@ -64,7 +64,7 @@ func Handler() http.Handler {
 		header.Set("Content-Type", f.mediaType)
 		header.Set("ETag", f.etag)
 		header.Set("Cache-Control", "no-cache")
-		header.Set("Content-Security-Policy", ContentSecurityPolicy)
+		header.Set("Content-Security-Policy", contentSecurityPolicy)
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Set("Referrer-Policy", "no-referrer")
 		header.Set("Vary", "Accept-Encoding")

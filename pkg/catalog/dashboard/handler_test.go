@@ -50,7 +50,7 @@ func TestHandlerServes(t *testing.T) {
 			require.Equal(t, tc.status, response.StatusCode)
 			require.Equal(t, tc.mediaType, response.Header.Get("Content-Type"))
 			if tc.status == 200 {
-				require.Equal(t, ContentSecurityPolicy, response.Header.Get("Content-Security-Policy"))
+				require.Equal(t, contentSecurityPolicy, response.Header.Get("Content-Security-Policy"))
 				require.Equal(t, "nosniff", response.Header.Get("X-Content-Type-Options"))
 			}
 		})

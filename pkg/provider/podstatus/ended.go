@@ -6,15 +6,15 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// ReasonDeleted is the reason of the condition DisruptionTarget of a pod that was deleted in the remote cluster other
+// reasonDeleted is the reason of the condition DisruptionTarget of a pod that was deleted in the remote cluster other
 // than by an eviction. An eviction has its own reason.
-const ReasonDeleted = "DeletedInRemoteCluster"
+const reasonDeleted = "DeletedInRemoteCluster"
 
 // Disrupt adds the condition DisruptionTarget for a pod that was deleted in the remote cluster, unless it has one.
 func Disrupt(status *corev1.PodStatus, at metav1.Time) {
 	disruption := corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(at.Rfc3339Copy().Time),
-		Reason: ReasonDeleted, Message: "the pod was deleted in the remote cluster",
+		Reason: reasonDeleted, Message: "the pod was deleted in the remote cluster",
 	}
 	switch was := Condition(status, corev1.DisruptionTarget); {
 	case was == nil:

@@ -24,7 +24,7 @@ const MaxAmount = 1 << 53
 const (
 	CPU = iota
 	Memory
-	EphemeralStorage
+	ephemeralStorage
 	Pods
 	WellKnown
 )
@@ -52,7 +52,7 @@ func NewTable() Table {
 	t := Table{number: make(map[corev1.ResourceName]int)}
 	for _, name := range []corev1.ResourceName{
 		CPU: corev1.ResourceCPU, Memory: corev1.ResourceMemory,
-		EphemeralStorage: corev1.ResourceEphemeralStorage, Pods: corev1.ResourcePods,
+		ephemeralStorage: corev1.ResourceEphemeralStorage, Pods: corev1.ResourcePods,
 	} {
 		t.Intern(name)
 	}
@@ -172,7 +172,7 @@ func compareRequests(a, b Request) int {
 
 func rank(number int) int {
 	switch number {
-	case CPU, Memory, EphemeralStorage:
+	case CPU, Memory, ephemeralStorage:
 		return number
 	case Pods:
 		return math.MaxInt

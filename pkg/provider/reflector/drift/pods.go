@@ -25,10 +25,10 @@ import (
 )
 
 const (
-	// ReasonNotForwarded is the reason of the event on a pod whose spec was changed after it was forwarded.
-	ReasonNotForwarded = "ChangeNotForwarded"
-	// ReasonLeftOut is the reason of the event on a pod with fields that are never forwarded.
-	ReasonLeftOut = "NotForwarded"
+	// reasonNotForwarded is the reason of the event on a pod whose spec was changed after it was forwarded.
+	reasonNotForwarded = "ChangeNotForwarded"
+	// reasonLeftOut is the reason of the event on a pod with fields that are never forwarded.
+	reasonLeftOut = "NotForwarded"
 )
 
 // shownChanges is the maximum number of changes of one pod that the event names.
@@ -79,7 +79,7 @@ func (p *pods) report(name string) {
 			}
 		}
 	}
-	for reason, message := range map[string]string{ReasonNotForwarded: changed, ReasonLeftOut: leftOut} {
+	for reason, message := range map[string]string{reasonNotForwarded: changed, reasonLeftOut: leftOut} {
 		if p.isNew(report{name, reason}, message) {
 			p.events.Event(pod, corev1.EventTypeWarning, reason, message)
 		}
