@@ -282,12 +282,13 @@ func (h *History) happen(ctx context.Context, s *sandbox.Sandbox, r *recorder, b
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			over := r.begin(f.kind, f.provider)
+			ends, over := r.begin(f.kind, f.provider)
 			defer over()
 			end, err := all[f.kind].begin(ctx, s, f.provider)
 			if err == nil {
 				pause(ctx, f.takes)
 			}
+			ends()
 			if end != nil {
 				ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
 				defer cancel()

@@ -224,17 +224,20 @@ func (r *recorder) add(into *[]judge.Change, change judge.Change) {
 	*into = append(*into, change)
 }
 
-// begin records the beginning of a fault. The returned function records its end.
-func (r *recorder) begin(kind, provider string) (end func()) {
+// begin records that a fault begins. It returns functions that record that its end begins, and that it is over.
+func (r *recorder) begin(kind, provider string) (ends, over func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := len(r.faults)
 	r.faults = append(r.faults, judge.Fault{Kind: kind, Provider: provider, From: time.Now(), Until: time.Now().Add(time.Hour)})
-	return func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.faults[n].Until = time.Now()
+	set := func(when func(*judge.Fault) *time.Time) func() {
+		return func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			*when(&r.faults[n]) = time.Now()
+		}
 	}
+	return set(func(f *judge.Fault) *time.Time { return &f.Ending }), set(func(f *judge.Fault) *time.Time { return &f.Until })
 }
 
 // record returns the record so far.

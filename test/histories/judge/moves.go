@@ -176,7 +176,7 @@ func (r *Record) judgeAssignments(record []Change) (faults []string) {
 		}
 		at, name := providerOf(c.After), c.After.GetName()
 		assigned := assignedTo(c.Before) != assignedTo(c.After)
-		if assigned && slices.ContainsFunc(r.faultsAt(at, rejecting()...), func(s span) bool {
+		if assigned && slices.ContainsFunc(r.certainAt(at, rejecting()...), func(s span) bool {
 			return c.At.After(s.from.Add(r.Times.Noticed)) && c.At.Before(s.to)
 		}) {
 			faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s, which has rejected requests for long", name, at, r.at(c.At)))
@@ -184,7 +184,7 @@ func (r *Record) judgeAssignments(record []Change) (faults []string) {
 		marked := c.Before != nil && c.Before.GetAnnotations()[v1alpha1.UnreachableAnnotation] != ""
 		unmarked := !assigned && marked && c.After.GetAnnotations()[v1alpha1.UnreachableAnnotation] == ""
 		out := func(provider string, noticed time.Duration) bool {
-			return slices.ContainsFunc(r.faultsAt(provider, unreachable()...), func(s span) bool {
+			return slices.ContainsFunc(r.certainAt(provider, unreachable()...), func(s span) bool {
 				return c.At.After(s.from.Add(noticed)) && c.At.Before(s.to)
 			})
 		}

@@ -62,3 +62,25 @@ func TestNoPodIsAssignedToAProviderThatIsClosed(t *testing.T) {
 		assert.Len(t, at(250), 1)
 	}
 }
+
+// Seed 710 of chaos: the API server of a provider is restarted, and answers 2 s before the restart has ended.
+func TestAProviderThatIsBeingRestartedMayAnswer(t *testing.T) {
+	began := time.Now()
+	after := func(seconds int) time.Time { return began.Add(time.Duration(seconds) * time.Second) }
+	marked, unmarked := pod("shop", "web", corev1.PodRunning), pod("shop", "web", corev1.PodRunning)
+	for _, p := range []*corev1.Pod{marked, unmarked} {
+		p.Labels = map[string]string{v1alpha1.VirtualNodeLabel: "p0-a", v1alpha1.ProviderLabel: "p0"}
+	}
+	marked.Annotations = map[string]string{v1alpha1.UnreachableAnnotation: "2026-11-27T19:36:08Z"}
+	r := &Record{
+		Began: began, Ended: after(300), Providers: []*Provider{{ID: "p0", Slices: []Slice{{VirtualNode: "p0-a"}}}}, Times: Times{Noticed: 30 * time.Second},
+		Faults: []Fault{{Kind: "provider refuses", Provider: "p0", From: after(66), Ending: after(99), Until: after(106)}},
+	}
+	at := func(seconds int) []string {
+		return r.judgeAssignments([]Change{{At: after(seconds), Before: marked, After: unmarked}})
+	}
+	assert.Len(t, at(98), 1)
+	assert.Empty(t, at(104))
+	r.Faults[0].Ending = time.Time{}
+	assert.Len(t, at(104), 1)
+}

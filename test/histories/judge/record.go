@@ -109,6 +109,16 @@ type Fault struct {
 	// VirtualNode is the deleted VirtualNode if one was deleted; "" for all of the provider.
 	VirtualNode string
 	From, Until time.Time
+	// Ending is when its end began; zero is Until. A process that is restarted may answer from Ending on, and does by Until.
+	Ending time.Time
+}
+
+// certain returns the end of the time in which the fault certainly had its effect.
+func (f *Fault) certain() time.Time {
+	if f.Ending.IsZero() {
+		return f.Until
+	}
+	return f.Ending
 }
 
 // Times are the brokers' times and the judge's tolerances.

@@ -75,6 +75,16 @@ func (r *Record) faultsAt(provider string, kinds ...string) (all []span) {
 	return all
 }
 
+// certainAt returns when faults certainly had their effect at a provider.
+func (r *Record) certainAt(provider string, kinds ...string) (all []span) {
+	for i := range r.Faults {
+		if f := &r.Faults[i]; f.Provider == provider && slices.Contains(kinds, f.Kind) {
+			all = append(all, span{f.From, f.certain()})
+		}
+	}
+	return all
+}
+
 // parts returns when a VirtualNode of a provider was deleted.
 func (r *Record) parts(provider, virtualNode string) (all []span) {
 	for i := range r.Faults {
