@@ -62,8 +62,8 @@ func (b *Block) IsCommand() bool {
 	return strings.HasPrefix(b.Text, "$ ") || strings.Contains(b.Text, "\n$ ")
 }
 
-// Commands returns the lines that are commands: the lines with a prompt if there are any, else all lines except comments.
-// A line that ends with a backslash is joined with the next one.
+// Commands returns the lines that are commands: the lines with a prompt if there are any, else all lines except
+// comments. A line that ends with a backslash is joined with the next one.
 func (b *Block) Commands() []string {
 	prompts := strings.HasPrefix(b.Text, "$ ") || strings.Contains(b.Text, "\n$ ")
 	var commands []string

@@ -23,8 +23,8 @@ import (
 
 // options are the flags and the environment of the virtual kubelet.
 type options struct {
-	// stock holds the flags of Liqo's own virtual kubelet. Liqo installs them itself, so that they have the same names and
-	// defaults. Some of them set package variables of Liqo (restcfg) and klog.
+	// stock holds the flags of Liqo's own virtual kubelet. Liqo installs them itself, so that they have the same names
+	// and defaults. Some of them set package variables of Liqo (restcfg) and klog.
 	stock *root.Opts
 
 	remoteIPAM                         string
@@ -60,8 +60,8 @@ func newOptions() *options {
 	}
 }
 
-// install binds the options to flags. liqo-controller-manager splits --kubelet-extra-args at commas, so every flag of ours
-// takes a value without one.
+// install binds the options to flags. liqo-controller-manager splits --kubelet-extra-args at commas, so every flag of
+// ours takes a value without one.
 func (o *options) install(flags *pflag.FlagSet) {
 	root.InstallFlags(flags, o.stock)
 	flags.StringVar(&o.remoteIPAM, "remote-ipam", o.remoteIPAM,
@@ -196,8 +196,8 @@ func (o *options) config() (kubelet.Config, error) {
 	return cfg, nil
 }
 
-// reflectors combines workers and types as Liqo does (root.getReflectorsConfigs): resources without a flag have Liqo's fixed
-// type.
+// reflectors combines workers and types as Liqo does (root.getReflectorsConfigs): resources without a flag have Liqo's
+// fixed type.
 func (o *options) reflectors() map[generic.ResourceReflected]*generic.ReflectorConfig {
 	configs := make(map[generic.ResourceReflected]*generic.ReflectorConfig, len(generic.Reflectors))
 	for _, resource := range generic.Reflectors {

@@ -87,8 +87,8 @@ func (a *arrow) svg(out *bytes.Buffer) {
 	}
 }
 
-// ends are where the arrow leaves one shape and meets the other: in the middle of what their sides share, or of the sides
-// that face each other.
+// ends are where the arrow leaves one shape and meets the other: in the middle of what their sides share, or of the
+// sides that face each other.
 func (a *arrow) ends() (x1, y1, x2, y2 int) {
 	from, to := a.from, a.to
 	switch {

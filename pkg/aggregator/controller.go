@@ -68,7 +68,8 @@ type Config struct {
 type reconciler struct {
 	cfg    Config
 	client client.Client
-	// live reads the API itself: with a cache that lacks the last offers two slices could be granted the same resources.
+	// live reads the API itself: with a cache that lacks the last offers two slices could be granted the same
+	// resources.
 	live    client.Reader
 	events  record.EventRecorder
 	metrics *Metrics

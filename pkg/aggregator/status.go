@@ -34,8 +34,8 @@ const (
 	active
 )
 
-// modeOf follows Liqo's own controllers. A slice needs a certificate first. A cordoned tenant keeps its grants. Liqo denies
-// all slices of a drained tenant (handleResourcesStatus).
+// modeOf follows Liqo's own controllers. A slice needs a certificate first. A cordoned tenant keeps its grants. Liqo
+// denies all slices of a drained tenant (handleResourcesStatus).
 func modeOf(slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant) mode {
 	if tenant == nil || tenant.Spec.TenantCondition == authv1beta1.TenantConditionDrained {
 		return ignored

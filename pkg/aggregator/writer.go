@@ -17,8 +17,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
-// writer writes the offers of one reconciliation. No slice is granted resources that another one has not released. If an
-// offer cannot be written, the others wait only for the resources of that slice.
+// writer writes the offers of one reconciliation. No slice is granted resources that another one has not released. If
+// an offer cannot be written, the others wait only for the resources of that slice.
 type writer struct {
 	*reconciler
 	// free has the amounts that no slice has.
@@ -91,8 +91,8 @@ func (w *writer) grow(ctx context.Context, s *pendingOffer) {
 	s.unwritten = s.unwritten || short
 }
 
-// suffices reports whether a first grant is enough: all requested amounts, and some of each resource that the slice does not
-// name.
+// suffices reports whether a first grant is enough: all requested amounts, and some of each resource that the slice
+// does not name.
 func (s *pendingOffer) suffices(granted resources.Amounts) bool {
 	if s.has != nil {
 		return true

@@ -18,7 +18,8 @@ const (
 	validTTL = 2 * time.Minute
 	// ownerTTL is how long the user of a token is cached: the next review is charged to that user's allowance.
 	ownerTTL = time.Hour
-	// keptTokens bounds the memory for invented tokens, reviews the parallel requests to the API server of callers with an allowance.
+	// keptTokens bounds the memory for invented tokens, reviews the parallel requests to the API server of callers with
+	// an allowance.
 	keptTokens = 4096
 	reviews    = 8
 )

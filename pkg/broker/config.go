@@ -87,7 +87,8 @@ type Times struct {
 	FailoverAfter time.Duration
 	// SuspicionWindow is the time within which most providers must become unreachable for the broker to suspect itself.
 	SuspicionWindow time.Duration
-	// SuspicionLimit is how long a provider that stays unreachable counts for that while another one answers; 0 is no limit.
+	// SuspicionLimit is how long a provider that stays unreachable counts for that while another one answers; 0 is no
+	// limit.
 	SuspicionLimit time.Duration
 	// PendingTimeout is how long a pod may be Pending at a provider, unless a policy sets it; 0 is indefinitely.
 	PendingTimeout time.Duration

@@ -379,7 +379,8 @@ func serveHealth(ctx context.Context, address string, caches cache.Cache) error 
 	}))
 }
 
-// kubeletConfig returns the configuration of the kubelet API, with the certificate that the remote IPAM serves with, too.
+// kubeletConfig returns the configuration of the kubelet API, with the certificate that the remote IPAM serves with,
+// too.
 func kubeletConfig(broker *Config, local kubernetes.Interface, to kubeletProviders) (kubeletapi.Config, error) {
 	log := broker.Log.WithName("kubelet-api")
 	cfg := kubeletapi.Config{

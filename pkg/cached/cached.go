@@ -24,7 +24,8 @@ const (
 	maxTries = 32 << 10
 )
 
-// omitted stands for a value that is not kept: expressions do not see a text of more than values.MaxText bytes. All values share it.
+// omitted stands for a value that is not kept: expressions do not see a text of more than values.MaxText bytes. All
+// values share it.
 var omitted = strings.Repeat("…", values.MaxText/len("…")+1)
 
 // Pod is a transform for the pods of the broker's node. It drops fields that the broker does not read and that a tenant
@@ -58,7 +59,8 @@ func Containers(containers []corev1.Container) []corev1.Container {
 	return trimmed
 }
 
-// Metadata is a transform for objects whose annotations tenants write, and whose values of annotations the broker reads in part.
+// Metadata is a transform for objects whose annotations tenants write, and whose values of annotations the broker reads
+// in part.
 func Metadata(in any) (any, error) {
 	if object, err := meta.Accessor(in); err == nil {
 		trimMeta(object)

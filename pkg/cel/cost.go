@@ -82,7 +82,8 @@ func (m *meter) traverse(list ast.Expr) {
 	m.traversed[list.ID()], m.traversed[rootOf(list).ID()] = true, true
 }
 
-// follow notes the path of an expression that begins at a variable. It is to be called for the longest expression first.
+// follow notes the path of an expression that begins at a variable. It is to be called for the longest expression
+// first.
 func (m *meter) follow(e ast.Expr) {
 	root := rootOf(e)
 	if root.Kind() != ast.IdentKind {

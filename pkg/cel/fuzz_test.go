@@ -55,8 +55,8 @@ func try(v *Variables, expression string, isScore bool) (compiles bool, err erro
 	return compiles, nil
 }
 
-// FuzzExpressions compiles and evaluates anything, and expects an *Error at worst. Go's fuzzer goes for new paths through
-// the code, about 1,000 inputs a second.
+// FuzzExpressions compiles and evaluates anything, and expects an *Error at worst. Go's fuzzer goes for new paths
+// through the code, about 1,000 inputs a second.
 func FuzzExpressions(f *testing.F) {
 	for _, expression := range seeds() {
 		f.Add(expression)

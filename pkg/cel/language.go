@@ -61,8 +61,9 @@ const (
 	maxLoops = 10
 	// maxCalls is how many functions and operators it may have, && and || included.
 	maxCalls = 200
-	// maxLists is how many lists may be written in it, and maxElements how many elements they may have together. maxComputed is how
-	// many of these may be anything but a value that is written out: the types of 160 take 50 ms to check.
+	// maxLists is how many lists may be written in it, and maxElements how many elements they may have together.
+	// maxComputed is how many of these may be anything but a value that is written out: the types of 160 take 50 ms to
+	// check.
 	maxLists    = 30
 	maxElements = 300
 	maxComputed = 60
@@ -73,8 +74,8 @@ const (
 // accumulator is the variable in which a macro collects its result.
 const accumulator = "@result"
 
-// maxShortText is how many bytes a text may have that is read as an address or a version. Their readers quote it in several
-// errors, and versions are compared part by part.
+// maxShortText is how many bytes a text may have that is read as an address or a version. Their readers quote it in
+// several errors, and versions are compared part by part.
 const maxShortText = 64
 
 // shortTexts makes the functions that read addresses and versions reject longer texts.
@@ -220,8 +221,8 @@ func isAvailable(name string) bool {
 	return false
 }
 
-// typeDepth returns how deep lists and optionals may be in those that an expression gives, at most, where variables has the depths of
-// the variables of loops.
+// typeDepth returns how deep lists and optionals may be in those that an expression gives, at most, where variables has
+// the depths of the variables of loops.
 func (c *checker) typeDepth(e ast.Expr, variables map[string]int) int {
 	depth := 0
 	deepest := func(parts ...ast.Expr) {

@@ -26,8 +26,8 @@ type pattern struct {
 	instructions int
 }
 
-// patterns are the regular expressions of an expression, by their text. A regular expression takes time in proportion to
-// its instructions times the bytes of the text. Both are known before it runs.
+// patterns are the regular expressions of an expression, by their text. A regular expression takes time in proportion
+// to its instructions times the bytes of the text. Both are known before it runs.
 type patterns map[string]pattern
 
 // add compiles a regular expression, unless it is too large.

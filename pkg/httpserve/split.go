@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// recordHandshake is the first byte of a TLS connection: the type of its first record (RFC 8446, section 5.1). No method of
-// HTTP begins with it.
+// recordHandshake is the first byte of a TLS connection: the type of its first record (RFC 8446, section 5.1). No
+// method of HTTP begins with it.
 const recordHandshake = 0x16
 
-// acceptBackoff is the time before the next attempt to accept a connection, when the system has no file descriptor for one.
+// acceptBackoff is the time before the next attempt to accept a connection, when the system has no file descriptor for
+// one.
 const acceptBackoff = 50 * time.Millisecond
 
 // Splitter splits the connections of a listener by their first byte: connections that begin a TLS handshake, and all

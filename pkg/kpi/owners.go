@@ -39,7 +39,8 @@ func (o owners) of(name string) *owner {
 	return o[name]
 }
 
-// counts returns how many pods started and failed: their sum is the actual total, split in the proportion of the median failure rate.
+// counts returns how many pods started and failed: their sum is the actual total, split in the proportion of the median
+// failure rate.
 func (o owners) counts() (started, failed int64) {
 	var rates []float64
 	for name, of := range o {
@@ -76,7 +77,8 @@ func (o owners) starts(q float64) (took time.Duration, samples int) {
 	return took, all.Len()
 }
 
-// lowerMedian returns the median of two or more votes, the smaller one of the two in the middle; false if there are fewer.
+// lowerMedian returns the median of two or more votes, the smaller one of the two in the middle; false if there are
+// fewer.
 func lowerMedian[T cmp.Ordered](votes []T) (median T, voted bool) {
 	if len(votes) < 2 {
 		return median, false

@@ -32,8 +32,8 @@ type DrainOptions struct {
 	Timeout time.Duration
 }
 
-// Drain sets spec.drain of the providers, and with Wait prints their condition Drained until it is True. A provider that
-// does not exist is an error at the end; the others are drained.
+// Drain sets spec.drain of the providers, and with Wait prints their condition Drained until it is True. A provider
+// that does not exist is an error at the end; the others are drained.
 func (s *Session) Drain(ctx context.Context, providers []string, o DrainOptions) error {
 	d := &drain{s: s}
 	for _, id := range providers {

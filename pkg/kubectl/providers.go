@@ -44,8 +44,8 @@ func (s *Session) GetProviders(ctx context.Context, q Query) error {
 	return s.printView(ctx, v, &q)
 }
 
-// selectedBy returns a function that reports whether a consumer selected a provider. It did if each of the policies that
-// have a selection of the consumer includes the provider.
+// selectedBy returns a function that reports whether a consumer selected a provider. It did if each of the policies
+// that have a selection of the consumer includes the provider.
 func (s *Session) selectedBy(ctx context.Context, consumer string) (func(provider string) bool, error) {
 	policies, err := s.list(ctx, &v1alpha1.PlacementPolicyList{})
 	if err != nil {

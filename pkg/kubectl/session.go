@@ -1,4 +1,5 @@
-// Package kubectl implements the commands of "kubectl broker". They call the API server only, with the rights of the caller.
+// Package kubectl implements the commands of "kubectl broker". They call the API server only, with the rights of the
+// caller.
 package kubectl
 
 import (

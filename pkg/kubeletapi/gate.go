@@ -42,8 +42,8 @@ const (
 	// strangers is the maximum number of connections without an authorised request.
 	strangers = 128
 	// OfCaller is the maximum number of open connections, and of open requests, of each authorised caller. It is half
-	// of the connections that are left of 1,024 without the strangers'. The API server is one caller for all users of kubectl: with any
-	// other caller at its limit, it still has this many.
+	// of the connections that are left of 1,024 without the strangers'. The API server is one caller for all users of
+	// kubectl: with any other caller at its limit, it still has this many.
 	OfCaller = 448
 )
 

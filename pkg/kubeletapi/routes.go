@@ -49,7 +49,8 @@ func ScrapeRequest(remote kubernetes.Interface, version, home string, uri *url.U
 	return remote.CoreV1().RESTClient().Get().RequestURI(target.String())
 }
 
-// NewHandler returns the routes of Liqo's own virtual kubelet: pods answers for the pods of the node, scraper the metrics.
+// NewHandler returns the routes of Liqo's own virtual kubelet: pods answers for the pods of the node, scraper the
+// metrics.
 func NewHandler(log logr.Logger, pods workload.PodHandler, scraper Scraper) http.Handler {
 	mux := http.NewServeMux()
 	HandleMetrics(mux, log, scraper)

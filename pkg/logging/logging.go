@@ -18,7 +18,8 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// debugVerbosity is --klog.v with --log-level=debug. Liqo and client-go log the steps of a reconciliation at this level.
+// debugVerbosity is --klog.v with --log-level=debug. Liqo and client-go log the steps of a reconciliation at this
+// level.
 const debugVerbosity = 4
 
 // SetUp returns the logger of the process and sets it in the libraries. It is the only place that sets their

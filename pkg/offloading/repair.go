@@ -57,8 +57,8 @@ func overtook(pod *corev1.Pod, brokerNode string, offloaded time.Time) bool {
 	return !begun(pod) || !pod.CreationTimestamp.Time.Before(offloaded.Add(-raceTime))
 }
 
-// mutated looks for the toleration that the webhook adds to every pod (getVirtualNodeToleration). ShadowPods carry none:
-// the consumer's virtual kubelet leaves it out.
+// mutated looks for the toleration that the webhook adds to every pod (getVirtualNodeToleration). ShadowPods carry
+// none: the consumer's virtual kubelet leaves it out.
 func mutated(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
 		return t.Key == consts.VirtualNodeTolerationKey && t.Operator == corev1.TolerationOpExists &&

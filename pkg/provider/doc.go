@@ -13,6 +13,6 @@
 // the same as in Liqo's own binary (cmd/virtual-kubelet/root), so that either binary can take over from the other.
 //
 // One remote cluster per process: Liqo keeps the identity of the virtual kubelet (forge.Init) and the outcome of its
-// second leader election (leaderelection.IsLeader) in package variables. Compose and package election are the only places
-// that touch them.
+// second leader election (leaderelection.IsLeader) in package variables. Compose and package election are the only
+// places that touch them.
 package provider

@@ -96,8 +96,8 @@ func newPodReflector(cfg *Config, clients connect.Clients, liqo liqoclient.Inter
 // decorator wraps a reflector of the pods of one namespace.
 type decorator = func(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedReflectorFactoryFunc
 
-// decorators returns everything around Liqo's reflector of the pods of one namespace, from the inside out. The order counts: an outer one
-// sees a pod before an inner one, and reads what the inner ones show.
+// decorators returns everything around Liqo's reflector of the pods of one namespace, from the inside out. The order
+// counts: an outer one sees a pod before an inner one, and reads what the inner ones show.
 func (pr *podReflector) decorators(cfg *Config, clients connect.Clients, retries retry.Retries) []decorator {
 	type listing = func(local func(namespace string) corev1listers.PodNamespaceLister, next generic.NamespacedReflectorFactoryFunc,
 	) generic.NamespacedReflectorFactoryFunc

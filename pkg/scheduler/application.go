@@ -9,7 +9,8 @@ import (
 // unknown is the domain of a provider without one.
 const unknown = -1
 
-// domains are the domains that providers are in by a topology key. The next decision about the same providers uses them again.
+// domains are the domains that providers are in by a topology key. The next decision about the same providers uses them
+// again.
 type domains struct {
 	key string
 	of  *generation
@@ -43,8 +44,8 @@ func (d *domains) number(s *State, key string) {
 	}
 }
 
-// countDomains counts the application's pods in each domain. Pods count wherever they run, also at a provider that takes no
-// more. It does nothing if every provider is a domain of its own.
+// countDomains counts the application's pods in each domain. Pods count wherever they run, also at a provider that
+// takes no more. It does nothing if every provider is a domain of its own.
 func (c *cycle) countDomains(s *State) {
 	c.podsIn = c.podsIn[:0]
 	key := c.policy.TopologyKey

@@ -35,7 +35,8 @@ func Config(secret *corev1.Secret, proxies []string, read func(*corev1.Secret) (
 			return nil, err
 		}
 	}
-	// For providers at AWS, Liqo adds a file with a token that it has made itself (pkg/identityManager/tokenManager.go).
+	// For providers at AWS, Liqo adds a file with a token that it has made itself
+	// (pkg/identityManager/tokenManager.go).
 	config, err := read(secret)
 	if err != nil {
 		return nil, err

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// MaxText bounds a text of another cluster that is written into a condition or an event (bytes), as Kubernetes bounds the
-// note of an event.
+// MaxText bounds a text of another cluster that is written into a condition or an event (bytes), as Kubernetes bounds
+// the note of an event.
 const MaxText = 1024
 
 // maxValue bounds a value of an annotation or a field that a message quotes (bytes).

@@ -25,7 +25,8 @@ import (
 const (
 	// crowdProviders is the number of providers in a crowd.
 	crowdProviders = 100
-	// renewal is how often the lease of each virtual kubelet is renewed: two thirds of client-go's usual renew deadline.
+	// renewal is how often the lease of each virtual kubelet is renewed: two thirds of client-go's usual renew
+	// deadline.
 	renewal = 5 * time.Second
 )
 

@@ -74,8 +74,8 @@ func spans(cell string) []string {
 	return slices.Sorted(slices.Values(out))
 }
 
-// compare returns the differences between the metrics of a component and the document. With complete, all documented metrics
-// must exist with all their labels; a scrape lacks metrics without events.
+// compare returns the differences between the metrics of a component and the document. With complete, all documented
+// metrics must exist with all their labels; a scrape lacks metrics without events.
 func (d document) compare(component string, shown map[string]metric, complete bool) []error {
 	var faults []error
 	documented := d.components[component]

@@ -1,5 +1,5 @@
-// Command words counts wordings that are hard to read in the comments of Go files and in documents, and fails if one occurs
-// more often than its ceiling in words.txt.
+// Command words counts wordings that are hard to read in the comments of Go files and in documents, and fails if one
+// occurs more often than its ceiling in words.txt.
 package main
 
 import (
@@ -104,7 +104,8 @@ func skipped(name string) bool {
 	return name == "CHANGELOG.md" || strings.Contains(name, "testdata/") || strings.Contains(name, "/zz_") || strings.HasSuffix(name, ".pb.go")
 }
 
-// parse reads rules: ceiling in comments, ceiling in documents, regular expression and what to write instead, separated by tabs.
+// parse reads rules: ceiling in comments, ceiling in documents, regular expression and what to write instead, separated
+// by tabs.
 func parse(list string) (rules []rule, err error) {
 	for line := range strings.Lines(list) {
 		line = strings.TrimSpace(line)
@@ -130,7 +131,8 @@ func parse(list string) (rules []rule, err error) {
 	return rules, nil
 }
 
-// check returns how often a wording occurs, also across the end of a line. It prints the places if that is more often than the ceiling.
+// check returns how often a wording occurs, also across the end of a line. It prints the places if that is more often
+// than the ceiling.
 func (r *rule) check(out io.Writer, where string, ceiling int, in []text) (count int) {
 	var places strings.Builder
 	for _, t := range in {

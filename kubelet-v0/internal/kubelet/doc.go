@@ -3,6 +3,6 @@
 // (pkg/provider/process). The reflection is Liqo's own (pkg/virtualKubelet/provider), with one difference: if there is
 // a remote IPAM, it provides the addresses of pods that the remote cluster has forwarded.
 //
-// One remote cluster per process: Liqo keeps the identity of the virtual kubelet (forge.Init) and the outcome of its leader
-// election (leaderelection.IsLeader) in package variables.
+// One remote cluster per process: Liqo keeps the identity of the virtual kubelet (forge.Init) and the outcome of its
+// leader election (leaderelection.IsLeader) in package variables.
 package kubelet

@@ -21,8 +21,8 @@ type Slice struct {
 	// Consumer is the id of the cluster that requests it.
 	Consumer string
 	Created  time.Time
-	// Requested are the amounts that the slice names. The broker chooses the amounts of cpu, memory, ephemeral-storage and
-	// pods that it does not name.
+	// Requested are the amounts that the slice names. The broker chooses the amounts of cpu, memory, ephemeral-storage
+	// and pods that it does not name.
 	Requested resources.Amounts
 	// Granted is its present grant; nil is none yet.
 	Granted resources.Amounts
@@ -33,8 +33,8 @@ type Slice struct {
 	Former resources.Amounts
 	// Gone means that it was deleted, or is denied by Liqo. It gets no offer.
 	Gone bool
-	// Frozen: it keeps its grant and gets no more. CoolingDown: it gets no more for some time, because its grant changed
-	// recently.
+	// Frozen: it keeps its grant and gets no more. CoolingDown: it gets no more for some time, because its grant
+	// changed recently.
 	Frozen, CoolingDown bool
 }
 

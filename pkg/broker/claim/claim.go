@@ -41,8 +41,8 @@ type Claim struct {
 	Namespace, Node string
 }
 
-// Acquire claims the cluster for the installation. It returns ErrClaimed if another installation has claimed it and renews its claim,
-// and nil if ctx ends first.
+// Acquire claims the cluster for the installation. It returns ErrClaimed if another installation has claimed it and
+// renews its claim, and nil if ctx ends first.
 func (c *Claim) Acquire(ctx context.Context) error {
 	var seen *metav1.MicroTime
 	observed := time.Duration(0)
@@ -77,8 +77,8 @@ func (c *Claim) Acquire(ctx context.Context) error {
 	}
 }
 
-// Run renews the claim until ctx ends. It returns ErrClaimed if another installation has the claim: this one has not renewed it for
-// long.
+// Run renews the claim until ctx ends. It returns ErrClaimed if another installation has the claim: this one has not
+// renewed it for long.
 func (c *Claim) Run(ctx context.Context) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -100,7 +100,8 @@ func (c *Claim) Run(ctx context.Context) error {
 	}
 }
 
-// take claims the cluster, or renews the claim. It returns the lease if another installation has it and it has not lapsed.
+// take claims the cluster, or renews the claim. It returns the lease if another installation has it and it has not
+// lapsed.
 func (c *Claim) take(ctx context.Context, lapsed func(*coordinationv1.Lease) bool) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -134,8 +134,8 @@ func sumOf(others, granted resources.Amounts) resources.Amounts {
 	return sum
 }
 
-// consumerOf returns the consumer that a slice names which was replicated from another cluster; "" for those that this cluster sends. It
-// counts only in the tenant namespace of that consumer.
+// consumerOf returns the consumer that a slice names which was replicated from another cluster; "" for those that this
+// cluster sends. It counts only in the tenant namespace of that consumer.
 func consumerOf(o client.Object) string {
 	slice, ok := o.(*authv1beta1.ResourceSlice)
 	if !ok || slice.Labels[consts.ReplicationStatusLabel] != "true" {

@@ -40,8 +40,8 @@ type Lease struct {
 	clock clock.PassiveClock
 
 	mu sync.Mutex
-	// renewed is when the last renewal began that succeeded; zero while the lease is not held. It lasts so long from then.
-	// Guarded by mu.
+	// renewed is when the last renewal began that succeeded; zero while the lease is not held. It lasts so long from
+	// then. Guarded by mu.
 	renewed time.Time
 	lasts   time.Duration
 	// lapsed is final. Guarded by mu.
@@ -76,8 +76,8 @@ func (l *Lease) Create(ctx context.Context, record resourcelock.LeaderElectionRe
 	return l.write(&record, func() error { return l.LeaseLock.Create(ctx, record) })
 }
 
-// Update implements resourcelock.Interface. It returns ErrLapsed if the lease has lapsed. client-go's elector would also
-// release, when it ends, a lease that another replica has acquired since: it trusts the holder that it saw last.
+// Update implements resourcelock.Interface. It returns ErrLapsed if the lease has lapsed. client-go's elector would
+// also release, when it ends, a lease that another replica has acquired since: it trusts the holder that it saw last.
 func (l *Lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return l.write(&record, func() error { return l.LeaseLock.Update(ctx, record) })
 }

@@ -111,8 +111,8 @@ func (c *Controller) remove(ctx context.Context, name types.NamespacedName) erro
 	return c.Writer.Patch(ctx, &pod, change)
 }
 
-// missing returns the keys of a pod that its ShadowPod does not have, sorted, without those that Liqo and the broker write on
-// pods: Liqo's controller writes its own again each time.
+// missing returns the keys of a pod that its ShadowPod does not have, sorted, without those that Liqo and the broker
+// write on pods: Liqo's controller writes its own again each time.
 func missing(pod, shadow map[string]string) []string {
 	var keys []string
 	for key := range pod {

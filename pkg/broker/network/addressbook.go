@@ -28,7 +28,8 @@ const podAddressIndex = "status.podIP"
 // The cache holds the pods of the broker's node only, with podAddressIndex.
 type addressBook struct{ cache client.Reader }
 
-// indexPodAddress is the function of podAddressIndex. A terminal pod is not in it: its address may be another pod's by now.
+// indexPodAddress is the function of podAddressIndex. A terminal pod is not in it: its address may be another pod's by
+// now.
 func indexPodAddress(o client.Object) []string {
 	pod, ok := o.(*corev1.Pod)
 	if !ok || placement.Terminal(pod) {
@@ -84,8 +85,8 @@ func (a addressBook) forwardedFor(ctx context.Context, consumer string, pod *cor
 	return consumer != "" && placement.ConsumerOf(&namespace) == consumer, nil
 }
 
-// external returns the address that Liqo mapped the pod's address to; the zero Addr while it has not, or if it mapped an
-// older one.
+// external returns the address that Liqo mapped the pod's address to; the zero Addr while it has not, or if it mapped
+// an older one.
 func (a addressBook) external(ctx context.Context, pod *corev1.Pod, address netip.Addr) (netip.Addr, error) {
 	var ip ipamv1alpha1.IP
 	err := a.cache.Get(ctx, client.ObjectKeyFromObject(pod), &ip)

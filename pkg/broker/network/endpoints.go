@@ -41,7 +41,8 @@ type Endpoints struct {
 	log    logr.Logger
 }
 
-// NewEndpoints returns Endpoints, which do nothing before SetUp. The client's cache holds reflected EndpointSlices only.
+// NewEndpoints returns Endpoints, which do nothing before SetUp. The client's cache holds reflected EndpointSlices
+// only.
 func NewEndpoints(c client.Client, log logr.Logger) *Endpoints {
 	return &Endpoints{client: c, log: log}
 }
@@ -126,9 +127,9 @@ func (e *Endpoints) mapEndpoints(ctx context.Context, namespace string) error {
 // maxEndpointIPs is how many addresses of endpoints are mapped in a namespace: all consumers share the external CIDR.
 const maxEndpointIPs = 1000
 
-// addressesOfConsumer returns a function that reports whether an address, as this cluster sees it, is one of the consumer
-// that a namespace came from, and whether that is known. Consumers can write any address into EndpointSlices; another cluster's must
-// not be mapped.
+// addressesOfConsumer returns a function that reports whether an address, as this cluster sees it, is one of the
+// consumer that a namespace came from, and whether that is known. Consumers can write any address into EndpointSlices;
+// another cluster's must not be mapped.
 func (e *Endpoints) addressesOfConsumer(
 	ctx context.Context, namespace string,
 ) (theirs func(address string) bool, known bool, err error) {
@@ -165,8 +166,8 @@ func (e *Endpoints) namespacesOfConsumer(ctx context.Context, configuration clie
 	return requests
 }
 
-// endpointIPs returns the IPs, by name, that EndpointSlices and pods of a namespace need. All objects with its address own
-// an IP, which is deleted with the last of them. Of reflected endpoints, only the consumer's own addresses count.
+// endpointIPs returns the IPs, by name, that EndpointSlices and pods of a namespace need. All objects with its address
+// own an IP, which is deleted with the last of them. Of reflected endpoints, only the consumer's own addresses count.
 func endpointIPs(namespace string, endpointSlices []discoveryv1.EndpointSlice, pods []corev1.Pod,
 	theirs func(address string) bool,
 ) map[string]*ipamv1alpha1.IP {
@@ -235,7 +236,8 @@ func endpointIP(namespace, address string) *ipamv1alpha1.IP {
 	}
 }
 
-// ModuleInstalled reports whether Liqo's networking module is installed, which maps the addresses of pods by IP objects.
+// ModuleInstalled reports whether Liqo's networking module is installed, which maps the addresses of pods by IP
+// objects.
 func ModuleInstalled(mapper meta.RESTMapper) (bool, error) {
 	_, err := mapper.RESTMapping(schema.GroupKind{Group: ipamv1alpha1.SchemeGroupVersion.Group, Kind: "IP"}, ipamv1alpha1.SchemeGroupVersion.Version)
 	if meta.IsNoMatchError(err) {

@@ -18,8 +18,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// memoryName is the ConfigMap with the memory, memoryKey its key. It is in the broker's namespace, where only administrators
-// write. The leader's lease is written each second, and the Node's lease is deleted with the Node.
+// memoryName is the ConfigMap with the memory, memoryKey its key. It is in the broker's namespace, where only
+// administrators write. The leader's lease is written each second, and the Node's lease is deleted with the Node.
 const (
 	memoryName = "liqo-broker-node"
 	memoryKey  = "node.json"

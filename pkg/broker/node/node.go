@@ -65,8 +65,8 @@ type Config struct {
 	LeaseDuration, ProbeTimeout time.Duration
 }
 
-// Node is the Node object of the broker. It is virtual-kubelet's NodeProvider, whose node controller writes the object and
-// its lease.
+// Node is the Node object of the broker. It is virtual-kubelet's NodeProvider, whose node controller writes the object
+// and its lease.
 type Node struct {
 	Config
 
@@ -107,8 +107,8 @@ func (s Signal) Send() {
 // Ping implements node.NodeProvider.
 func (*Node) Ping(ctx context.Context) error { return ctx.Err() }
 
-// NotifyNodeStatus implements node.NodeProvider: it reports every change until ctx ends. The report blocks while the node
-// controller is writing.
+// NotifyNodeStatus implements node.NodeProvider: it reports every change until ctx ends. The report blocks while the
+// node controller is writing.
 func (n *Node) NotifyNodeStatus(ctx context.Context, changes func(*corev1.Node)) {
 	n.unsettled = int((2*n.ProbeTimeout + probesGrace) / refreshInterval)
 	go func() {
@@ -227,8 +227,8 @@ func nodeConditions() []corev1.NodeConditionType {
 var errAnothers = fmt.Errorf("there is a Node of that name which is not the broker's (it lacks the label %s): choose another --broker-node",
 	v1alpha1.BrokerNodeLabel)
 
-// claim creates the Node as it is remembered, or sets metadata and spec of the one that exists: virtual-kubelet updates the
-// status only. The capacity of that one is kept in wanted. A Node that is not the broker's is left alone.
+// claim creates the Node as it is remembered, or sets metadata and spec of the one that exists: virtual-kubelet updates
+// the status only. The capacity of that one is kept in wanted. A Node that is not the broker's is left alone.
 func (n *Node) claim(ctx context.Context, wanted *corev1.Node) error {
 	existing, err := n.complete(ctx, wanted)
 	switch {
@@ -282,8 +282,8 @@ func (n *Node) owners(ctx context.Context) ([]metav1.OwnerReference, error) {
 	}}, nil
 }
 
-// cordon marks the Node as unschedulable while no provider can be given pods, and takes its own mark away afterwards: an
-// administrator may have cordoned the Node.
+// cordon marks the Node as unschedulable while no provider can be given pods, and takes its own mark away afterwards:
+// an administrator may have cordoned the Node.
 func (n *Node) cordon(ctx context.Context) error {
 	_, usable, _ := n.State.Room()
 	wanted := usable == 0

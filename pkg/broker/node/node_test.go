@@ -190,7 +190,8 @@ func TestTheBrokerUncordonsItsNodeOnlyIfItCordonedIt(t *testing.T) {
 	}
 }
 
-// client-go's retry takes the error of a context for none: the Node would stay as it is, and not be cordoned later either.
+// client-go's retry takes the error of a context for none: the Node would stay as it is, and not be cordoned later
+// either.
 func TestACordonWithoutAnAnswerIsNotDone(t *testing.T) {
 	kube := fake.NewClientset()
 	n := newNode(t, kube)

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// When the ClusterRole is deleted and made again, the garbage collector deletes the Node. One that is made again with the UID of
-// the old ClusterRole would be deleted again and again.
+// When the ClusterRole is deleted and made again, the garbage collector deletes the Node. One that is made again with
+// the UID of the old ClusterRole would be deleted again and again.
 func TestANodeThatIsMadeAgainHasTheOwnerThatIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		role := func(uid types.UID) *rbacv1.ClusterRole {

@@ -161,7 +161,8 @@ func TestWhatTheBrokerNeedsOfItsNodeIsPutBack(t *testing.T) {
 	})
 }
 
-// Kubernetes' controller of Nodes sets Ready to Unknown while no process renews the lease, and nothing else sets it back.
+// Kubernetes' controller of Nodes sets Ready to Unknown while no process renews the lease, and nothing else sets it
+// back.
 func TestANodeThatWasTakenForLostIsReadyAgainAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)

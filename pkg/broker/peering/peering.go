@@ -64,8 +64,8 @@ func VirtualNodeNames(ctx context.Context, reader client.Reader, id string) (set
 	return names, nil
 }
 
-// NamespaceMaps returns those that offload namespaces to a provider. The names in them decide whose pods the broker asks about,
-// and connects callers with.
+// NamespaceMaps returns those that offload namespaces to a provider. The names in them decide whose pods the broker
+// asks about, and connects callers with.
 func NamespaceMaps(ctx context.Context, reader client.Reader, id string) ([]*offloadingv1beta1.NamespaceMap, error) {
 	var list offloadingv1beta1.NamespaceMapList
 	if err := reader.List(ctx, &list, client.MatchingLabels{consts.RemoteClusterID: id}); err != nil {
@@ -80,7 +80,8 @@ func NamespaceMaps(ctx context.Context, reader client.Reader, id string) ([]*off
 	return inTenantOf(ctx, reader, id, own)
 }
 
-// RemoteNamespaces returns the names of namespaces at a provider, by their local names. Those that are coming or going are among them.
+// RemoteNamespaces returns the names of namespaces at a provider, by their local names. Those that are coming or going
+// are among them.
 func RemoteNamespaces(maps []*offloadingv1beta1.NamespaceMap) map[string]string {
 	mapped := map[string]string{}
 	for _, m := range maps {
@@ -91,8 +92,8 @@ func RemoteNamespaces(maps []*offloadingv1beta1.NamespaceMap) map[string]string 
 	return mapped
 }
 
-// AskedOf returns the provider that this cluster asks for resources by a ResourceSlice; "" for a slice of a consumer, which Liqo
-// has replicated here.
+// AskedOf returns the provider that this cluster asks for resources by a ResourceSlice; "" for a slice of a consumer,
+// which Liqo has replicated here.
 func AskedOf(slice *authv1beta1.ResourceSlice) string {
 	if slice.Labels[consts.ReplicationOriginLabel] != "" {
 		return ""
@@ -115,7 +116,8 @@ func ResourceSlices(ctx context.Context, reader client.Reader, id string) ([]*au
 	return inTenantOf(ctx, reader, id, asked)
 }
 
-// NetworkConnected reports whether Liqo's network to a cluster is established, or not Liqo's concern. Unknown is not connected.
+// NetworkConnected reports whether Liqo's network to a cluster is established, or not Liqo's concern. Unknown is not
+// connected.
 func NetworkConnected(ctx context.Context, reader client.Reader, id string) (bool, error) {
 	var list liqov1beta1.ForeignClusterList
 	if err := reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -129,8 +131,8 @@ func NetworkConnected(ctx context.Context, reader client.Reader, id string) (boo
 	return false, nil
 }
 
-// TenantNamespace returns the namespace in which Liqo keeps the objects of a cluster (placement.TenantOf), the first by name; "" if there
-// is none.
+// TenantNamespace returns the namespace in which Liqo keeps the objects of a cluster (placement.TenantOf), the first by
+// name; "" if there is none.
 func TenantNamespace(ctx context.Context, reader client.Reader, id string) (string, error) {
 	var list corev1.NamespaceList
 	if err := reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {

@@ -16,7 +16,8 @@ import (
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
-// A peer can have a VirtualNode made in its tenant namespace, with a kubeconfig of its own, and with the id of a provider.
+// A peer can have a VirtualNode made in its tenant namespace, with a kubeconfig of its own, and with the id of a
+// provider.
 func TestVirtualNodesOutsideOfTheProvidersTenantNamespaceDoNotCount(t *testing.T) {
 	scheme, err := apischeme.New()
 	require.NoError(t, err)

@@ -10,9 +10,10 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// Fit returns a change of labels and annotations, for Patch, that the API server does not refuse because of the size of all annotations
-// (ValidateAnnotationsSize in apimachinery): a consumer, who may fill them, would keep its pod at a provider that is drained or lost. If
-// need be, the optional annotations are removed, and then the largest others that the change does not write.
+// Fit returns a change of labels and annotations, for Patch, that the API server does not refuse because of the size of
+// all annotations (ValidateAnnotationsSize in apimachinery): a consumer, who may fill them, would keep its pod at a
+// provider that is drained or lost. If need be, the optional annotations are removed, and then the largest others that
+// the change does not write.
 func Fit(pod *corev1.Pod, change map[string]any, optional ...string) map[string]any {
 	annotations, _ := change["annotations"].(map[string]any)
 	excess := -validation.TotalAnnotationSizeLimitB

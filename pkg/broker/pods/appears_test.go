@@ -77,7 +77,8 @@ func (c *Controller) leaves(t *testing.T, within time.Duration) (took time.Durat
 	return within, false
 }
 
-// Liqo's controller at the provider has read the ShadowPod before it was deleted, and a webhook there holds the creation of its pod.
+// Liqo's controller at the provider has read the ShadowPod before it was deleted, and a webhook there holds the
+// creation of its pod.
 func TestAPodThatMayStillAppearIsWaitedFor(t *testing.T) {
 	never := func(pod *corev1.Pod) { pod.Annotations[v1alpha1.FailoverAnnotation] = string(v1alpha1.FailoverNever) }
 	const soon = 5 * time.Second

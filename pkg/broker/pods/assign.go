@@ -21,8 +21,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/tracing"
 )
 
-// invalidRecheck is how often a pod is tried whose criteria cannot be read, or whose assignment is not valid. A change of it or of
-// its policy requeues it; one of its namespace does not.
+// invalidRecheck is how often a pod is tried whose criteria cannot be read, or whose assignment is not valid. A change
+// of it or of its policy requeues it; one of its namespace does not.
 const invalidRecheck = 5 * time.Minute
 
 // deferredRecheck is how often a pod is tried whose filter is compiled later, plus jitter of up to the same time again,
@@ -116,8 +116,8 @@ func (c *Controller) writeAssignment(ctx context.Context, pod *corev1.Pod, d *sc
 		c.unreserve(pod)
 		return err
 	case err != nil:
-		// It may have been written. A conflict, too, may be with itself: client-go repeats a request after an answer with
-		// Retry-After, although the first one may have taken effect.
+		// It may have been written. A conflict, too, may be with itself: client-go repeats a request after an answer
+		// with Retry-After, although the first one may have taken effect.
 		c.State.ObserveUncertain(pod.UID)
 		return err
 	}

@@ -81,7 +81,8 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, ass
 // fits.
 const longestNowhere = 30 * time.Second
 
-// nowhereRecheck returns after how long such a pod is tried again: the longer its provider has been unreachable, the later.
+// nowhereRecheck returns after how long such a pod is tried again: the longer its provider has been unreachable, the
+// later.
 func (c *Controller) nowhereRecheck(since time.Time) time.Duration {
 	return min(max(c.ProbeInterval, c.Clock.Since(since)/10), longestNowhere)
 }
@@ -107,7 +108,8 @@ func (c *Controller) fitsElsewhere(pod *corev1.Pod, namespace *corev1.Namespace,
 	return false
 }
 
-// rejectionProbes is after how many probes it is known that a provider which refuses a question rejects the broker altogether.
+// rejectionProbes is after how many probes it is known that a provider which refuses a question rejects the broker
+// altogether.
 const rejectionProbes = 3
 
 // checkStatus asks a reachable provider for the status of a pod that is to leave it: the status here may be old,
@@ -201,14 +203,14 @@ func (c *Controller) virtualNode(ctx context.Context, place scheduler.Place) (st
 	return at, nil
 }
 
-// assignedByThisLeader reports whether this leader assigned a pod. Starts under an earlier leader are not measured: that
-// such a pod is ready now does not mean that it was not before.
+// assignedByThisLeader reports whether this leader assigned a pod. Starts under an earlier leader are not measured:
+// that such a pod is ready now does not mean that it was not before.
 func (c *Controller) assignedByThisLeader(pod *corev1.Pod) bool {
 	return !v1alpha1.AssignedAt(pod).Before(c.Restorer.LeadsSince())
 }
 
-// pendingSince returns from when a Pending pod counts as such: from its assignment, or since its provider made it again. A new leader
-// cannot know whether it has run there, so the time before does not count.
+// pendingSince returns from when a Pending pod counts as such: from its assignment, or since its provider made it
+// again. A new leader cannot know whether it has run there, so the time before does not count.
 func (c *Controller) pendingSince(pod *corev1.Pod) time.Time {
 	since := c.State.PendingAgain(pod)
 	for _, other := range []time.Time{v1alpha1.AssignedAt(pod), c.Restorer.LeadsSince()} {
@@ -244,9 +246,9 @@ func (c *Controller) traceStart(ctx context.Context, pod *corev1.Pod, virtualNod
 	podtrace.Start(ctx, c.Tracer, pod, virtualNode, c.Clock.Now())
 }
 
-// markUnreachable removes a pod from its Services while its provider cannot be reached. The virtual kubelet, which shows
-// the last status that it read, respects the annotation. A new leader leaves the mark as it is until its own probes show
-// whether the provider can be reached.
+// markUnreachable removes a pod from its Services while its provider cannot be reached. The virtual kubelet, which
+// shows the last status that it read, respects the annotation. A new leader leaves the mark as it is until its own
+// probes show whether the provider can be reached.
 func (c *Controller) markUnreachable(ctx context.Context, pod *corev1.Pod, at state.VirtualNode) error {
 	_, marked := pod.Annotations[v1alpha1.UnreachableAnnotation]
 	unreachable := !at.UnreachableSince.IsZero() && !at.MovesSuspended

@@ -32,8 +32,9 @@ func (o older) Get(ctx context.Context, key client.ObjectKey, into client.Object
 	return o.Client.Get(ctx, key, into, options...)
 }
 
-// Liqo's ShadowPod controller writes each pod of a consumer right after it was bound (pkg/liqo-controller-manager/offloading/
-// shadowpod-controller): the broker, whose cache does not show that yet, reads the pod again, and does not wait.
+// Liqo's ShadowPod controller writes each pod of a consumer right after it was bound
+// (pkg/liqo-controller-manager/offloading/ shadowpod-controller): the broker, whose cache does not show that yet, reads
+// the pod again, and does not wait.
 func TestAPodThatHasChangedIsAssignedAtOnce(t *testing.T) {
 	key := client.ObjectKey{Namespace: "ns", Name: "p"}
 	bound := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}, Spec: corev1.PodSpec{Containers: cpus("100m")}}

@@ -88,7 +88,8 @@ type Controller struct {
 	reports   *podconditions.Reports
 	conflicts workqueue.TypedRateLimiter[types.NamespacedName]
 	failures  failureBackoff
-	// failed has, by name, the version of a pod with which a step has failed, or met a conflict, as long as the cache shows it.
+	// failed has, by name, the version of a pod with which a step has failed, or met a conflict, as long as the cache
+	// shows it.
 	failed sync.Map
 	// decisions has finished Decisions, to reuse their memory: without it a decision about 100 providers takes eight
 	// times as long.
@@ -117,7 +118,8 @@ type failureBackoff struct {
 	failed *sync.Map
 }
 
-// Forget implements workqueue.TypedRateLimiter. controller-runtime calls it after each reconciliation that did not fail.
+// Forget implements workqueue.TypedRateLimiter. controller-runtime calls it after each reconciliation that did not
+// fail.
 func (b failureBackoff) Forget(r reconcile.Request) {
 	if _, failed := b.failed.Load(r.NamespacedName); !failed {
 		b.TypedRateLimiter.Forget(r)
@@ -145,8 +147,8 @@ func (c *Controller) SetUp(mgr manager.Manager) error {
 	return c.reports.SetUp(mgr)
 }
 
-// Reconcile takes one pod a step further. It reads the state from the API, never from the event, so that it can be called
-// at any time and after any restart:
+// Reconcile takes one pod a step further. It reads the state from the API, never from the event, so that it can be
+// called at any time and after any restart:
 //
 //	unassigned → assigned → (must leave) → moving → unassigned → …
 func (c *Controller) Reconcile(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {

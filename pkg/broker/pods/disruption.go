@@ -29,8 +29,8 @@ const (
 	scaleUpRecheck = time.Minute
 )
 
-// runsOnce reports whether a pod must not be started at another provider: Kubernetes never starts a container of a pod with restartPolicy
-// Never again. kubectl drain, and the loss of a Node, end it as Failed, and its Job decides.
+// runsOnce reports whether a pod must not be started at another provider: Kubernetes never starts a container of a pod
+// with restartPolicy Never again. kubectl drain, and the loss of a Node, end it as Failed, and its Job decides.
 func runsOnce(pod *corev1.Pod) bool {
 	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever && (started(&pod.Status) || isDisrupted(pod))
 }
@@ -40,8 +40,8 @@ func isDisrupted(pod *corev1.Pod) bool {
 	return target != nil && target.Status == corev1.ConditionTrue && target.Reason == v1alpha1.ReasonEvictionByBroker
 }
 
-// startedOnce reports whether a pod runs once, and has started at its provider, which is not known here yet. One that is being deleted
-// ends in any case.
+// startedOnce reports whether a pod runs once, and has started at its provider, which is not known here yet. One that
+// is being deleted ends in any case.
 func startedOnce(pod *corev1.Pod, there *corev1.PodStatus) bool {
 	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever && pod.DeletionTimestamp == nil && !runsOnce(pod) && started(there)
 }
@@ -60,8 +60,8 @@ func (c *Controller) markDisrupted(ctx context.Context, pod *corev1.Pod, from st
 	})
 }
 
-// endDisrupted ends a pod that runs once and has left its provider, as a kubelet ends one that is deleted (TerminatePod in Kubernetes'
-// pkg/kubelet/status).
+// endDisrupted ends a pod that runs once and has left its provider, as a kubelet ends one that is deleted (TerminatePod
+// in Kubernetes' pkg/kubelet/status).
 func (c *Controller) endDisrupted(ctx context.Context, pod *corev1.Pod, from string) error {
 	status := map[string]any{"phase": corev1.PodFailed}
 	for field, containers := range map[string][]corev1.ContainerStatus{

@@ -75,7 +75,8 @@ func TestAPodThatIsBeingDeletedEndsWhenItsProviderIsLost(t *testing.T) {
 	}
 }
 
-// The API server of a provider is upgraded, its pods run on. The virtual kubelet would end a pod that was taken away when it is back.
+// The API server of a provider is upgraded, its pods run on. The virtual kubelet would end a pod that was taken away
+// when it is back.
 func TestAPodOfAnUnreachableProviderStaysUntilAnotherOneFits(t *testing.T) {
 	replica := func(name string) *corev1.Pod {
 		return assignedPod(corev1.PodRunning, func(pod *corev1.Pod) {
@@ -265,7 +266,8 @@ func TestAPodThatRunsOnceAndIsDeletedIsNotWrittenWhileItLeaves(t *testing.T) {
 	}
 }
 
-// Liqo makes no new pod of the ShadowPod of one that was evicted, and the quota of the slice counts it until it is deleted.
+// Liqo makes no new pod of the ShadowPod of one that was evicted, and the quota of the slice counts it until it is
+// deleted.
 func TestAPodThatItsProviderHasEvictedLeavesItsShadowPod(t *testing.T) {
 	target := func(reason string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
@@ -340,8 +342,8 @@ func TestAPodIsWaitedForWhileItsProviderAddsANode(t *testing.T) {
 	}
 }
 
-// Liqo's controller at the provider is down. It may make the pod at any time, so the pod stays and the slice closes; unless the controller
-// has said that it cannot make this one.
+// Liqo's controller at the provider is down. It may make the pod at any time, so the pod stays and the slice closes;
+// unless the controller has said that it cannot make this one.
 func TestASliceWhosePodsAreNotMadeCloses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string

@@ -66,7 +66,8 @@ func (c *Controller) placedWithin(t *testing.T, within time.Duration) string {
 	return ""
 }
 
-// The pod of a StatefulSet is deleted by force, and runs on at its provider, whose virtual kubelet is down or whose kubelet ends it slowly.
+// The pod of a StatefulSet is deleted by force, and runs on at its provider, whose virtual kubelet is down or whose
+// kubelet ends it slowly.
 func TestTheSuccessorOfAPodThatWasDeletedByForceWaitsForIt(t *testing.T) {
 	for name, seen := range map[string]bool{"the broker sees that it is gone": true, "it sees the successor next": false} {
 		t.Run(name, func(t *testing.T) {
@@ -88,8 +89,8 @@ func TestTheSuccessorOfAPodThatWasDeletedByForceWaitsForIt(t *testing.T) {
 	}
 }
 
-// Liqo's controller at the provider has made another pod of the ShadowPod before it wrote the end of the evicted one there, and the virtual
-// kubelet cannot delete the ShadowPod yet, because the provider throttles it.
+// Liqo's controller at the provider has made another pod of the ShadowPod before it wrote the end of the evicted one
+// there, and the virtual kubelet cannot delete the ShadowPod yet, because the provider throttles it.
 func TestTheSuccessorOfAPodThatWasEvictedAtItsProviderWaitsForWhatIsMadeOfItsShadowPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, there := forced(t, func(pod *corev1.Pod) {
@@ -104,8 +105,8 @@ func TestTheSuccessorOfAPodThatWasEvictedAtItsProviderWaitsForWhatIsMadeOfItsSha
 	})
 }
 
-// A webhook for pods at the provider holds the creation of a pod that is deleted meanwhile: its virtual kubelet has removed the ShadowPod, and
-// has no status to report.
+// A webhook for pods at the provider holds the creation of a pod that is deleted meanwhile: its virtual kubelet has
+// removed the ShadowPod, and has no status to report.
 func TestTheSuccessorOfAPodThatItsProviderHadNotMadeWaitsUntilItCannotBeMade(t *testing.T) {
 	for name, forwarded := range map[string]bool{"it was forwarded": true, "it was not": false} {
 		t.Run(name, func(t *testing.T) {

@@ -109,8 +109,9 @@ func sandboxReady(pod *corev1.Pod) {
 	})
 }
 
-// newController is the controller of a broker that just began to lead, in a cluster of these objects and the namespace ns of
-// consumer c1. It knows the provider q, which can be reached, with the VirtualNode q1 of two CPUs, unless with is false.
+// newController is the controller of a broker that just began to lead, in a cluster of these objects and the namespace
+// ns of consumer c1. It knows the provider q, which can be reached, with the VirtualNode q1 of two CPUs, unless with is
+// false.
 func newController(t *testing.T, with bool, funcs interceptor.Funcs, tracer trace.Tracer, objects ...client.Object) *Controller {
 	t.Helper()
 	scheme, err := apischeme.New()

@@ -24,7 +24,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
-// tenantOf is the tenant namespace of consumer c1, with a ResourceSlice a, b, … for each amount of CPU that it was granted.
+// tenantOf is the tenant namespace of consumer c1, with a ResourceSlice a, b, … for each amount of CPU that it was
+// granted.
 func tenantOf(granted ...string) []client.Object {
 	objects := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-c1", Labels: map[string]string{
 		"liqo.io/remote-cluster-id": "c1", "liqo.io/tenant-namespace": "true",
@@ -165,7 +166,8 @@ func TestAPodBeyondTheGrantWaitsUntilThereIsOne(t *testing.T) {
 	require.Empty(t, next.assigned(t, "three"), "what the leader before assigned counts")
 }
 
-// Liqo makes another pod of a ShadowPod when a provider has evicted its pod. A ShadowPod that its consumer deletes leaves nothing.
+// Liqo makes another pod of a ShadowPod when a provider has evicted its pod. A ShadowPod that its consumer deletes
+// leaves nothing.
 func TestTheGrantOfAPodIsKeptWhileItsShadowPodIsThere(t *testing.T) {
 	deleting := shadowOf(newPodOf("a", "one", "1"), "shadow-one")
 	deleting.DeletionTimestamp, deleting.Finalizers = &metav1.Time{Time: noon}, []string{"example.org/f"}

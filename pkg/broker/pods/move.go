@@ -179,7 +179,8 @@ func (c *Controller) delayAt(ctx context.Context, pod *corev1.Pod, from schedule
 	return 0, nil
 }
 
-// writeOccupied writes that a pod cannot be assigned to a VirtualNode for a while: a pod that has stopped has its name there.
+// writeOccupied writes that a pod cannot be assigned to a VirtualNode for a while: a pod that has stopped has its name
+// there.
 func (c *Controller) writeOccupied(ctx context.Context, pod *corev1.Pod, virtualNode string) error {
 	tried := backoff.Of(pod).After(virtualNode, "a finalizer there keeps the pod that has stopped", c.Clock.Now(), c.RefusalMemory).Annotation()
 	if err := c.write.Patch(ctx, pod, map[string]any{"annotations": map[string]any{v1alpha1.TriesAnnotation: tried}}); err != nil {
@@ -196,8 +197,9 @@ type place struct {
 	known state.VirtualNode
 	// mapped is false if it is not known whether the provider has the namespace of the pod.
 	mapped bool
-	// unmapped means that no NamespaceMap has the namespace any more, which proves nothing: Liqo's crd-replicator drops one without
-	// removing anything there if it may not read it there, or does not reach the provider (deleteRemoteObject).
+	// unmapped means that no NamespaceMap has the namespace any more, which proves nothing: Liqo's crd-replicator drops
+	// one without removing anything there if it may not read it there, or does not reach the provider
+	// (deleteRemoteObject).
 	unmapped bool
 	// alone means that the VirtualNode is gone, and the provider has no other one: it is not probed any more.
 	alone bool
@@ -234,8 +236,8 @@ func (c *Controller) forgetRejection(pod *corev1.Pod, at *place, answer *termina
 	}
 }
 
-// mayBeGivenUp reports whether the pods of a provider that is alive may be given up: Liqo has removed the namespace, an administrator has
-// drained the provider, or the pod is being deleted and nothing is left that could end it.
+// mayBeGivenUp reports whether the pods of a provider that is alive may be given up: Liqo has removed the namespace, an
+// administrator has drained the provider, or the pod is being deleted and nothing is left that could end it.
 func (at *place) mayBeGivenUp(deleting bool) bool {
 	return at.unmapped || at.drained || at.alone && deleting
 }
@@ -248,9 +250,9 @@ func (at *place) silentSince(answer *termination.Answer, deleting bool) time.Tim
 	return answer.Alive
 }
 
-// placeOf returns where a pod is. If the VirtualNode is gone, another one of the same provider is used to ask. Without another
-// one, Liqo is about to remove the namespaces there: it drops the VirtualNode as soon as it has requested that, and keeps the
-// NamespaceMap until they are gone (virtualnode-controller, namespacemap-controller).
+// placeOf returns where a pod is. If the VirtualNode is gone, another one of the same provider is used to ask. Without
+// another one, Liqo is about to remove the namespaces there: it drops the VirtualNode as soon as it has requested that,
+// and keeps the NamespaceMap until they are gone (virtualnode-controller, namespacemap-controller).
 func (c *Controller) placeOf(ctx context.Context, pod *corev1.Pod, from scheduler.Place) (at place, err error) {
 	if at.known, err = c.virtualNode(ctx, from); err != nil {
 		return at, err
@@ -287,7 +289,8 @@ func (c *Controller) placeOf(ctx context.Context, pod *corev1.Pod, from schedule
 	return at, nil
 }
 
-// isDrained reports whether an administrator drains a provider that has no VirtualNode any more. Its ProviderCluster stays then.
+// isDrained reports whether an administrator drains a provider that has no VirtualNode any more. Its ProviderCluster
+// stays then.
 func (c *Controller) isDrained(ctx context.Context, provider string) (bool, error) {
 	var pc v1alpha1.ProviderCluster
 	err := c.Client.Get(ctx, client.ObjectKey{Name: provider}, &pc)
@@ -321,8 +324,8 @@ func (c *Controller) requeueUnclean(provider string) {
 	}
 }
 
-// overlapDelay returns how long a pod must wait before it may run elsewhere; 0 when its old provider has removed it, or has
-// not answered for so long that it is given up, and the pod may run twice.
+// overlapDelay returns how long a pod must wait before it may run elsewhere; 0 when its old provider has removed it, or
+// has not answered for so long that it is given up, and the pod may run twice.
 func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, at *place) (wait time.Duration, givenUp bool, err error) {
 	if !at.known.UnreachableSince.IsZero() {
 		if at.known.MovesSuspended {
@@ -420,8 +423,8 @@ func (c *Controller) appearanceTime(ctx context.Context, pod *corev1.Pod, at *pl
 	return v1alpha1.PodCreationTimeout, nil
 }
 
-// failoverDelay returns how long a pod must wait whose provider has not answered since then. A pod that never fails over waits
-// until its provider answers, unless it ends anyway.
+// failoverDelay returns how long a pod must wait whose provider has not answered since then. A pod that never fails
+// over waits until its provider answers, unless it ends anyway.
 func (c *Controller) failoverDelay(ctx context.Context, pod *corev1.Pod, since time.Time, ends bool) (time.Duration, error) {
 	criteria, _, err := c.criteriaOf(ctx, pod)
 	if err != nil && !errors.Is(err, placement.ErrInvalid) {

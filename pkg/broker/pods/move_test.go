@@ -427,7 +427,8 @@ func TestAPodLeavesAProviderThatDoesNotAnswerAnyMore(t *testing.T) {
 	}
 }
 
-// An administrator gives up a provider that rejects the broker for good by draining it. One that is not drained keeps its pods.
+// An administrator gives up a provider that rejects the broker for good by draining it. One that is not drained keeps
+// its pods.
 func TestADrainedProviderThatRefusesIsGivenUp(t *testing.T) {
 	for name, tc := range map[string]struct{ drained, deleting, gone bool }{
 		"drained":                          {true, false, false},
@@ -610,7 +611,8 @@ func TestANamespaceThatIsMappedNoMoreProvesNothing(t *testing.T) {
 	}
 }
 
-// Liqo binds the rights to each namespace: without it there is no answer but 403. Others refuse this cluster as a whole.
+// Liqo binds the rights to each namespace: without it there is no answer but 403. Others refuse this cluster as a
+// whole.
 func TestANamespaceThatAProviderHasRemovedIsNotWaitedFor(t *testing.T) {
 	for name, tc := range map[string]struct {
 		refusal error
@@ -664,7 +666,8 @@ func unmapped(t *testing.T) (*Controller, *kubefake.Clientset, *liqofake.Clients
 	return c, kube, liqo
 }
 
-// The answer of the API server to an assignment was lost, and the cache shows for a while that the pod is still leaving.
+// The answer of the API server to an assignment was lost, and the cache shows for a while that the pod is still
+// leaving.
 func TestARoomStaysReservedUntilTheCacheShowsTheAssignment(t *testing.T) {
 	moving := assignedPod(corev1.PodPending, left("z1"))
 	var server client.Client

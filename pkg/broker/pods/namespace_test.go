@@ -15,7 +15,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// Pods and namespaces are read by two watches: the cache may show a pod first, and no event of the pod comes afterwards.
+// Pods and namespaces are read by two watches: the cache may show a pod first, and no event of the pod comes
+// afterwards.
 func TestAPodThatIsSeenBeforeItsNamespaceIsRetried(t *testing.T) {
 	for name, pod := range map[string]*corev1.Pod{
 		"an unassigned one": {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod", UID: "uid"}, Spec: corev1.PodSpec{Containers: cpus("1")}},

@@ -38,8 +38,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
-// drainage is a cluster whose provider q is drained, while provider z takes pods. The virtual kubelets of both run, and the
-// pods become Ready at z after startTime, except those for which broken is true.
+// drainage is a cluster whose provider q is drained, while provider z takes pods. The virtual kubelets of both run, and
+// the pods become Ready at z after startTime, except those for which broken is true.
 type drainage struct {
 	*Controller
 	work workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -215,7 +215,8 @@ func (d *drainage) emptied(t *testing.T) time.Duration {
 	return time.Since(began)
 }
 
-// replicas are Ready pods of an application at q1, with the labels that a Deployment's pods have in the broker's cluster.
+// replicas are Ready pods of an application at q1, with the labels that a Deployment's pods have in the broker's
+// cluster.
 func replicas(app string, count int, change ...func(*corev1.Pod)) (pods []client.Object) {
 	for i := range count {
 		pod := assignedPod(corev1.PodRunning, readyPod)

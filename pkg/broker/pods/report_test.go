@@ -29,7 +29,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
-// Pods that wait, however many and however slow their reports are written, leave the workers to the pods that can be assigned.
+// Pods that wait, however many and however slow their reports are written, leave the workers to the pods that can be
+// assigned.
 func TestReportsDoNotHoldUpAssignments(t *testing.T) {
 	large := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "large", UID: "large"}, Spec: corev1.PodSpec{Containers: cpus("3")}}
 	small := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "small", UID: "small"}, Spec: corev1.PodSpec{Containers: cpus("1")}}
@@ -108,7 +109,8 @@ func TestAPodWhoseAssignmentIsInvalidWaits(t *testing.T) {
 	require.Equal(t, "q1", assigned.Labels[v1alpha1.VirtualNodeLabel])
 }
 
-// A tenant may write 256 KiB into an annotation, and control characters, which are four characters each where they are quoted.
+// A tenant may write 256 KiB into an annotation, and control characters, which are four characters each where they are
+// quoted.
 func TestWhatATenantWroteIsCutInMessages(t *testing.T) {
 	for _, annotation := range []string{v1alpha1.PolicyAnnotation, v1alpha1.FailoverAnnotation, v1alpha1.FilterAnnotation} {
 		fat := &corev1.Pod{

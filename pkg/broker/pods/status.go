@@ -31,8 +31,8 @@ func (c *Controller) clearStatus(ctx context.Context, pod *corev1.Pod, from stri
 		len(status.ContainerStatuses)+len(status.InitContainerStatuses)+len(status.EphemeralContainerStatuses) == 0 {
 		return nil
 	}
-	// The API server accepts no running container that has terminated before, so their statuses go, too. A pod that does
-	// not start at the next provider is then Pending there.
+	// The API server accepts no running container that has terminated before, so their statuses go, too. A pod that
+	// does not start at the next provider is then Pending there.
 	return c.write.PatchStatus(ctx, pod, map[string]any{
 		"phase": corev1.PodPending, "podIP": nil, "podIPs": nil, "reason": nil, "message": nil,
 		"containerStatuses": nil, "initContainerStatuses": nil, "ephemeralContainerStatuses": nil,
@@ -52,9 +52,9 @@ func reportedByProvider(pod *corev1.Pod, kind corev1.PodConditionType) bool {
 		!slices.ContainsFunc(pod.Spec.ReadinessGates, gate)
 }
 
-// finalize ends a pod that is being deleted and runs nowhere. As a kubelet does (TerminatePod in Kubernetes' pkg/kubelet/status), it
-// writes a terminal phase first: the Job controller replaces a pod with podReplacementPolicy Failed, or a podFailurePolicy, only then,
-// and removes its finalizer.
+// finalize ends a pod that is being deleted and runs nowhere. As a kubelet does (TerminatePod in Kubernetes'
+// pkg/kubelet/status), it writes a terminal phase first: the Job controller replaces a pod with podReplacementPolicy
+// Failed, or a podFailurePolicy, only then, and removes its finalizer.
 func (c *Controller) finalize(ctx context.Context, pod *corev1.Pod) error {
 	if !placement.Terminal(pod) {
 		if err := c.write.PatchStatus(ctx, pod, map[string]any{"phase": corev1.PodFailed}); err != nil {

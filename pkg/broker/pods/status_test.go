@@ -61,7 +61,8 @@ func TestThatAKubeletReportedIsRemovedWithTheAssignment(t *testing.T) {
 	}
 }
 
-// Liqo's ShadowPod controller makes a pod again, under its name, when its node at the provider dies, is drained, or preempts it.
+// Liqo's ShadowPod controller makes a pod again, under its name, when its node at the provider dies, is drained, or
+// preempts it.
 func TestAPodThatItsProviderMakesAgainHasPendingTimeout(t *testing.T) {
 	pod := assignedPod(corev1.PodRunning)
 	c := newController(t, true, interceptor.Funcs{}, nil, pod)
@@ -110,7 +111,8 @@ func TestPendingTimeoutBeginsAnewWithTheLeader(t *testing.T) {
 	require.InDelta(t, time.Minute, result.RequeueAfter, float64(5*time.Second))
 }
 
-// The Job controller replaces a pod with podReplacementPolicy Failed, or a podFailurePolicy, when its phase is terminal.
+// The Job controller replaces a pod with podReplacementPolicy Failed, or a podFailurePolicy, when its phase is
+// terminal.
 func TestAPodThatIsDeletedHasATerminalPhaseBeforeItIsRemoved(t *testing.T) {
 	const tracking = "batch.kubernetes.io/job-tracking"
 	for name, change := range map[string]func(*corev1.Pod){

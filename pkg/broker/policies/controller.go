@@ -95,8 +95,8 @@ func (c *Controller) reconcile(ctx context.Context, name string) (ctrl.Result, e
 	return ctrl.Result{RequeueAfter: countInterval}, nil
 }
 
-// requeuePods requeues the pods that one of these states of a policy may apply to: all pods, if one is not known, or the
-// namespace of the pod is not.
+// requeuePods requeues the pods that one of these states of a policy may apply to: all pods, if one is not known, or
+// the namespace of the pod is not.
 func (c *Controller) requeuePods(ctx context.Context, states ...*v1alpha1.PlacementPolicy) {
 	var list corev1.NamespaceList
 	if slices.Contains(states, nil) || c.client.List(ctx, &list, client.UnsafeDisableDeepCopy) != nil {

@@ -79,8 +79,8 @@ type Controller struct {
 	probes requeue.Queue
 
 	mu sync.Mutex
-	// latest has, by id, the objects with the status as it is now, which may not be written yet. They are never changed.
-	// Guarded by mu.
+	// latest has, by id, the objects with the status as it is now, which may not be written yet. They are never
+	// changed. Guarded by mu.
 	latest map[string]*v1alpha1.ProviderCluster
 	// written has, by id, when the status was last written. Guarded by mu.
 	written map[string]time.Time
@@ -213,7 +213,8 @@ type objects struct {
 	namespaceMaps []*offloadingv1beta1.NamespaceMap
 	// denied are the ResourceSlices that the provider denied.
 	denied []*authv1beta1.ResourceSlice
-	// connected means that Liqo's network to the provider is established, or not Liqo's concern. Unknown is not connected.
+	// connected means that Liqo's network to the provider is established, or not Liqo's concern. Unknown is not
+	// connected.
 	connected bool
 }
 
@@ -257,8 +258,8 @@ func (c *Controller) providerCluster(ctx context.Context, id string) (*v1alpha1.
 	return pc, nil
 }
 
-// remove forgets a cluster that has no VirtualNode any more. The connections stay until Liqo has removed its namespaces: pods
-// that leave it are asked about.
+// remove forgets a cluster that has no VirtualNode any more. The connections stay until Liqo has removed its
+// namespaces: pods that leave it are asked about.
 func (c *Controller) remove(ctx context.Context, id string, in objects) error {
 	known := c.State.RemoveProvider(id)
 	if len(peering.RemoteNamespaces(in.namespaceMaps)) == 0 {
@@ -275,8 +276,8 @@ func (c *Controller) remove(ctx context.Context, id string, in objects) error {
 	return c.writeNotPeered(ctx, id, in.denied)
 }
 
-// writeNotPeered deletes the object of a cluster without VirtualNodes, unless an administrator has set anything in it. While the
-// cluster denies slices there is an object, which has the reason.
+// writeNotPeered deletes the object of a cluster without VirtualNodes, unless an administrator has set anything in it.
+// While the cluster denies slices there is an object, which has the reason.
 func (c *Controller) writeNotPeered(ctx context.Context, id string, denied []*authv1beta1.ResourceSlice) error {
 	var pc v1alpha1.ProviderCluster
 	switch err := c.Client.Get(ctx, client.ObjectKey{Name: id}, &pc); {

@@ -31,8 +31,8 @@ import (
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
-// A consumer may make NamespaceMaps in its tenant namespace, with any label and status. Such a map of a
-// provider does not count: it would redirect logs and exec for the consumer's pods to another consumer's namespace there.
+// A consumer may make NamespaceMaps in its tenant namespace, with any label and status. Such a map of a provider does
+// not count: it would redirect logs and exec for the consumer's pods to another consumer's namespace there.
 func TestNamespaceMapsOfOthersDoNotCount(t *testing.T) {
 	scheme, err := apischeme.New()
 	require.NoError(t, err)
@@ -67,7 +67,8 @@ func TestNamespaceMapsOfOthersDoNotCount(t *testing.T) {
 	require.Equal(t, sets.New("shop"), translated.Namespaces)
 }
 
-// The last VirtualNode of a provider is deleted just after an administrator has set its drain, which the cache does not show yet.
+// The last VirtualNode of a provider is deleted just after an administrator has set its drain, which the cache does not
+// show yet.
 func TestADrainThatTheCacheDoesNotShowYetIsKept(t *testing.T) {
 	scheme, err := apischeme.New()
 	require.NoError(t, err)
@@ -97,7 +98,8 @@ func TestADrainThatTheCacheDoesNotShowYetIsKept(t *testing.T) {
 	require.True(t, pc.Spec.Drain)
 }
 
-// A worker of providers requests the check after an outage, and does not wait for it. A provider that is removed is not checked.
+// A worker of providers requests the check after an outage, and does not wait for it. A provider that is removed is not
+// checked.
 func TestAProviderIsCheckedAfterAnOutage(t *testing.T) {
 	scheme, err := apischeme.New()
 	require.NoError(t, err)

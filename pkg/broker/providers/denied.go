@@ -33,8 +33,8 @@ func denialOf(slice *authv1beta1.ResourceSlice) *authv1beta1.ResourceSliceCondit
 	return &slice.Status.Conditions[i]
 }
 
-// setSlicesGranted sets the condition SlicesGranted while the provider denies slices, with the reason of the first of them, such as
-// DefaultResourceSliceClassDisabled.
+// setSlicesGranted sets the condition SlicesGranted while the provider denies slices, with the reason of the first of
+// them, such as DefaultResourceSliceClassDisabled.
 func setSlicesGranted(status *v1alpha1.ProviderClusterStatus, generation int64, denied []*authv1beta1.ResourceSlice) {
 	if len(denied) == 0 {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ProviderSlicesGranted)

@@ -40,7 +40,8 @@ func askedSlice(namespace, name, provider string, verdict authv1beta1.ResourceSl
 
 const classDisabled = "DefaultResourceSliceClassDisabled"
 
-// A later Liqo lets a provider refuse the class default. There is no VirtualNode then, and the reason was seen nowhere at the broker.
+// A later Liqo lets a provider refuse the class default. There is no VirtualNode then, and the reason was seen nowhere
+// at the broker.
 func TestADeniedSliceIsShown(t *testing.T) {
 	scheme, err := apischeme.New()
 	require.NoError(t, err)

@@ -244,9 +244,9 @@ func requireEqualVerdicts(t *rapid.T, decision *scheduler.Decision, explanation 
 	}
 }
 
-// An explanation from the API has the same decision as the broker, for every federation and every pod: with slices that are
-// being deleted, of other nodes, of names that are not unique; with providers that are unreachable, unclean, cordoned or
-// drained; with policies, selections, expressions and earlier tries.
+// An explanation from the API has the same decision as the broker, for every federation and every pod: with slices that
+// are being deleted, of other nodes, of names that are not unique; with providers that are unreachable, unclean,
+// cordoned or drained; with policies, selections, expressions and earlier tries.
 func TestExplanationsDecideAsTheBroker(t *testing.T) {
 	scheme, err := apischeme.New()
 	require.NoError(t, err)

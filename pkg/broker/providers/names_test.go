@@ -49,8 +49,8 @@ clusters: [{name: c, cluster: {server: "https://` + provider + `:1"}}]
 	}, secret
 }
 
-// Each of two providers has a VirtualNode of one name, whichever the broker sees first. Both show why it gets no pods, and each
-// keeps its own connection, also when the other one is deleted.
+// Each of two providers has a VirtualNode of one name, whichever the broker sees first. Both show why it gets no pods,
+// and each keeps its own connection, also when the other one is deleted.
 func TestTwoProvidersHaveVirtualNodesOfOneName(t *testing.T) {
 	for name, order := range map[string][]string{"p first": {"p", "z"}, "z first": {"z", "p"}} {
 		t.Run(name, func(t *testing.T) {

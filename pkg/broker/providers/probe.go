@@ -33,8 +33,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
-// probeWorkers is how many probes run at once. Each provider that does not answer occupies one until the probe's timeout,
-// so that no provider waits for another as long as there are fewer of them.
+// probeWorkers is how many probes run at once. Each provider that does not answer occupies one until the probe's
+// timeout, so that no provider waits for another as long as there are fewer of them.
 const probeWorkers = 256
 
 // setUpProbes registers the controller that probes each provider every ProbeInterval, as long as it has an object.
@@ -84,8 +84,8 @@ func (c *Controller) reconcileProbe(ctx context.Context, id string) (ctrl.Result
 	return ctrl.Result{RequeueAfter: wait.Jitter(c.ProbeInterval, 0.2)}, nil
 }
 
-// probe probes the provider's API server and reads the leases of its virtual kubelets in parallel, so that a provider that
-// does not answer does not delay the state of its virtual kubelets.
+// probe probes the provider's API server and reads the leases of its virtual kubelets in parallel, so that a provider
+// that does not answer does not delay the state of its virtual kubelets.
 func (c *Controller) probe(ctx context.Context, id string, virtualNodes []*offloadingv1beta1.VirtualNode) state.Probe {
 	probe := state.Probe{Began: c.Clock.Now(), Kubelets: make(map[string]bool, len(virtualNodes))}
 	var leases sync.WaitGroup
@@ -134,7 +134,8 @@ func (c *Controller) probeAPIServer(ctx context.Context, id string, virtualNodes
 	}
 }
 
-// outcome returns why a probe was not answered as by an API server that is ready. The reason is "" if the provider is silent.
+// outcome returns why a probe was not answered as by an API server that is ready. The reason is "" if the provider is
+// silent.
 func (c *Controller) outcome(ctx context.Context, id string, connection *remote.Connection, err error) (reason, problem string) {
 	problem = untrusted.Text(err.Error())
 	if untrusted.Rejected(err) {
@@ -154,8 +155,8 @@ func (c *Controller) outcome(ctx context.Context, id string, connection *remote.
 // mostRead is in how many namespaces it is tried whether a provider that is not ready reads pods.
 const mostRead = 3
 
-// reads returns how a provider that is not ready shows that it is not silent: it reads pods, or rejects that. One whose etcd does not
-// answer reads none. It is "" for that, and without a namespace there, in which it could be asked.
+// reads returns how a provider that is not ready shows that it is not silent: it reads pods, or rejects that. One whose
+// etcd does not answer reads none. It is "" for that, and without a namespace there, in which it could be asked.
 func (c *Controller) reads(ctx context.Context, id string, connection *remote.Connection) (does string) {
 	for _, namespace := range c.State.SomeRemoteNamespaces(id, mostRead) {
 		err := connection.Reads(ctx, namespace)
@@ -198,12 +199,12 @@ func (c *Controller) kubeletLease(ctx context.Context, id, namespace, name strin
 // leaseKey is a lease of a virtual kubelet, and the id of its provider.
 type leaseKey struct{ provider, namespace, name string }
 
-// observedLease is when the broker first saw a renewal, by its own clock, as client-go's elector does: the clock of the holder
-// may differ.
+// observedLease is when the broker first saw a renewal, by its own clock, as client-go's elector does: the clock of the
+// holder may differ.
 type observedLease struct{ renewal, at time.Time }
 
-// renewedAt returns when a lease was renewed, by the clock of the broker. The first look at a lease has nothing but the holder's
-// clock to tell a live lease from an old one; the next renewal corrects it.
+// renewedAt returns when a lease was renewed, by the clock of the broker. The first look at a lease has nothing but the
+// holder's clock to tell a live lease from an old one; the next renewal corrects it.
 func (c *Controller) renewedAt(key leaseKey, lease *coordinationv1.Lease, now time.Time) time.Time {
 	if lease.Spec.RenewTime == nil {
 		return time.Time{}

@@ -209,7 +209,8 @@ func TestALeaseTellsWhenAProviderAnswered(t *testing.T) {
 	}
 }
 
-// A provider is silent if nothing answers, or if its API server reads nothing, as without its etcd. All else moves no pod.
+// A provider is silent if nothing answers, or if its API server reads nothing, as without its etcd. All else moves no
+// pod.
 func TestAProviderThatRejectsTheBrokerIsNotSilent(t *testing.T) {
 	const (
 		notFound = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{"kind":"pods","name":"liqo-broker-probe"}}`

@@ -143,9 +143,9 @@ func reasonOf(vn *offloadingv1beta1.VirtualNode, ready, shared, live bool, close
 	return verdict.NotReady.String()
 }
 
-// servesNode reports whether the virtual kubelet of a VirtualNode is started for a Node, by its template. The template is
-// fixed when the VirtualNode is made (Liqo's pkg/webhooks/virtualnode). Liqo's own virtual kubelet holds the same lease,
-// and serves a Node of its own.
+// servesNode reports whether the virtual kubelet of a VirtualNode is started for a Node, by its template. The template
+// is fixed when the VirtualNode is made (Liqo's pkg/webhooks/virtualnode). Liqo's own virtual kubelet holds the same
+// lease, and serves a Node of its own.
 func servesNode(vn *offloadingv1beta1.VirtualNode, node string) bool {
 	if vn.Spec.Template == nil {
 		return true
@@ -217,8 +217,8 @@ func networkReady(connected bool) metav1.Condition {
 	}
 }
 
-// setDrained sets the condition Drained while the spec drains the provider. It is True once the scheduler assigns no pod
-// there any more, and the provider has removed all that were there.
+// setDrained sets the condition Drained while the spec drains the provider. It is True once the scheduler assigns no
+// pod there any more, and the provider has removed all that were there.
 func setDrained(status *v1alpha1.ProviderClusterStatus, pc *v1alpha1.ProviderCluster, known *state.Provider) {
 	if !pc.Spec.Drain {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ProviderDrained)

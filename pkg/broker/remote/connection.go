@@ -31,8 +31,8 @@ import (
 // well before it expires.
 const secretTTL = time.Minute
 
-// providerQPS and providerBurst are client-go's limits of the requests with one identity to one provider. Liqo sets none;
-// client-go's default of 5 a second would delay a drain.
+// providerQPS and providerBurst are client-go's limits of the requests with one identity to one provider. Liqo sets
+// none; client-go's default of 5 a second would delay a drain.
 const (
 	providerQPS   = 50
 	providerBurst = 100
@@ -78,8 +78,8 @@ type Connections struct {
 	refused map[scheduler.Place]string
 }
 
-// NewConnections reads the kubeconfigs from Secrets of the home cluster. Providers see the user agent. The proxies are those that
-// kubeconfigs may name (untrusted.Config).
+// NewConnections reads the kubeconfigs from Secrets of the home cluster. Providers see the user agent. The proxies are
+// those that kubeconfigs may name (untrusted.Config).
 func NewConnections(home kubernetes.Interface, identities identitymanager.IdentityReader, userAgent string, proxies ...string) *Connections {
 	return &Connections{
 		home: home, identities: identities, userAgent: userAgent, proxies: proxies,
@@ -146,8 +146,8 @@ func (c *Connections) RemoveOf(provider string) {
 	maps.DeleteFunc(c.refused, func(at scheduler.Place, _ string) bool { return at.Provider == provider })
 }
 
-// Refresh reads the kubeconfig of a VirtualNode, unless it was read less than a minute ago, and connects again if it has
-// changed.
+// Refresh reads the kubeconfig of a VirtualNode, unless it was read less than a minute ago, and connects again if it
+// has changed.
 func (c *Connections) Refresh(ctx context.Context, vn *offloadingv1beta1.VirtualNode, now time.Time) error {
 	at := PlaceOf(vn)
 	known := c.Get(at)

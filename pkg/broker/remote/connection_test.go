@@ -133,7 +133,8 @@ func TestProbesWaitForNoOtherRequests(t *testing.T) {
 		}
 		_, _ = w.Write([]byte("ok"))
 	}))
-	// As API servers do. Without it each request that waits has a connection, and a slow machine has no time but for handshakes.
+	// As API servers do. Without it each request that waits has a connection, and a slow machine has no time but for
+	// handshakes.
 	server.EnableHTTP2, server.Config.HTTP2 = true, &http.HTTP2Config{MaxConcurrentStreams: 2 * others}
 	server.StartTLS()
 	defer server.Close()

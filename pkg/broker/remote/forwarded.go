@@ -27,10 +27,11 @@ type Forwarded struct {
 	Status *corev1.PodStatus
 	// Ended means that the pod has ended by itself (placement.EndedByItself).
 	Ended bool
-	// Stopped means that the pod is being deleted, and none of its containers runs any more: a finalizer there keeps it.
+	// Stopped means that the pod is being deleted, and none of its containers runs any more: a finalizer there keeps
+	// it.
 	Stopped bool
-	// shadowOf and podOf are the UIDs of the pods here that both were made of; "" if that is not said, as by older virtual
-	// kubelets.
+	// shadowOf and podOf are the UIDs of the pods here that both were made of; "" if that is not said, as by older
+	// virtual kubelets.
 	shadowOf, podOf types.UID
 }
 
@@ -53,13 +54,15 @@ func (f Forwarded) WithEnd(end *corev1.PodStatus) Forwarded {
 }
 
 const (
-	// few is how many pods are asked for one by one, so many at once. For more of them all pods of the VirtualNode are listed.
+	// few is how many pods are asked for one by one, so many at once. For more of them all pods of the VirtualNode are
+	// listed.
 	few, atOnce = 10, 8
 	// podsInChunk is how many pods a chunk has: they may have more than a megabyte each, in their specs.
 	podsInChunk = 100
 )
 
-// Listing asks a provider for the named pods in a remote namespace. It continues where an attempt ended. It is used by one caller at a time.
+// Listing asks a provider for the named pods in a remote namespace. It continues where an attempt ended. It is used by
+// one caller at a time.
 type Listing struct {
 	virtualNode, namespace string
 	// names are those that are asked for one by one, and have no answer yet; nil if all pods are listed.
@@ -194,8 +197,8 @@ func (c *Connection) DeleteShadowPod(ctx context.Context, namespace, name string
 	return err
 }
 
-// End returns the status of a pod that a provider has removed, if its ShadowPod shows that it had ended (placement.EndOfShadowPod);
-// nil otherwise.
+// End returns the status of a pod that a provider has removed, if its ShadowPod shows that it had ended
+// (placement.EndOfShadowPod); nil otherwise.
 func (c *Connection) End(ctx context.Context, namespace, name string, uid types.UID) (*corev1.PodStatus, error) {
 	shadow, err := c.Liqo.OffloadingV1beta1().ShadowPods(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil || shadow.UID != uid {
@@ -208,7 +211,8 @@ func (c *Connection) End(ctx context.Context, namespace, name string, uid types.
 type ShadowPod struct {
 	Name string
 	UID  types.UID
-	// Origin is the id of the cluster that forwarded it, NodeName the name of the VirtualNode there; "" if that is not said.
+	// Origin is the id of the cluster that forwarded it, NodeName the name of the VirtualNode there; "" if that is not
+	// said.
 	Origin, NodeName string
 }
 

@@ -68,8 +68,8 @@ func (p *Pods) Unassigned() {
 	}
 }
 
-// Run requeues unassigned pods until ctx ends: when Unassigned was called, when refusals have expired, and each pod now and
-// then (state.Federation.Wake).
+// Run requeues unassigned pods until ctx ends: when Unassigned was called, when refusals have expired, and each pod now
+// and then (state.Federation.Wake).
 func (p *Pods) Run(ctx context.Context) error {
 	due := time.NewTicker(dueInterval)
 	defer due.Stop()

@@ -1,5 +1,5 @@
-// Package requeue has the queues by which the broker's controllers requeue keys for each other without an event of the API,
-// and requeues the pods that a change may concern.
+// Package requeue has the queues by which the broker's controllers requeue keys for each other without an event of the
+// API, and requeues the pods that a change may concern.
 package requeue
 
 import (

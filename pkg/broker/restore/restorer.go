@@ -217,8 +217,8 @@ func versions(ctx context.Context, reader client.Reader, kind client.ObjectList)
 	return found, err
 }
 
-// list reads the assigned pods from the API server, in chunks of one consistent list. If that takes so long that the API
-// server has compacted it, the list is Expired, and the next try reads another one.
+// list reads the assigned pods from the API server, in chunks of one consistent list. If that takes so long that the
+// API server has compacted it, the list is Expired, and the next try reads another one.
 func (r *Restorer) list(ctx context.Context) ([]*corev1.Pod, error) {
 	var assigned []*corev1.Pod
 	options := client.ListOptions{Limit: restoreChunk}
@@ -235,8 +235,8 @@ func (r *Restorer) list(ctx context.Context) ([]*corev1.Pod, error) {
 	}
 }
 
-// namespaces returns the namespaces of consumers, by name. The account of a pod whose namespace the cache does not show yet is observed when
-// the pod is reconciled.
+// namespaces returns the namespaces of consumers, by name. The account of a pod whose namespace the cache does not show
+// yet is observed when the pod is reconciled.
 func (r *Restorer) namespaces(ctx context.Context) (map[string]*corev1.Namespace, error) {
 	var list corev1.NamespaceList
 	if err := r.cache.List(ctx, &list, client.HasLabels{consts.RemoteClusterID}, client.UnsafeDisableDeepCopy); err != nil {

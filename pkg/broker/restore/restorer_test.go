@@ -215,7 +215,8 @@ func TestAVirtualNodeThatTheCacheDoesNotShowYetIsWaitedFor(t *testing.T) {
 	})
 }
 
-// A consumer writes its NamespaceMap all the time, which the cache shows a moment later. It does not keep all others from a leader.
+// A consumer writes its NamespaceMap all the time, which the cache shows a moment later. It does not keep all others
+// from a leader.
 func TestWhatChangesAllTheTimeIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

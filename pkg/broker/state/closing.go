@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// closesAfter is how many pods in a row must not have started at a VirtualNode for it to be closed. Each would lose its whole
-	// PendingTimeout there, and an empty slice has the best score.
+	// closesAfter is how many pods in a row must not have started at a VirtualNode for it to be closed. Each would lose
+	// its whole PendingTimeout there, and an empty slice has the best score.
 	closesAfter = 3
 	// trialInterval is how often one pod is assigned to a closed VirtualNode nevertheless. The first start opens it.
 	trialInterval = time.Minute
@@ -28,8 +28,8 @@ const (
 type closing struct {
 	// failed counts them by owner.
 	failed map[string]int
-	// since is when the VirtualNode was closed, for the pods of owners; zero is not closed. trialAt is when the next pod may be
-	// assigned there nevertheless.
+	// since is when the VirtualNode was closed, for the pods of owners; zero is not closed. trialAt is when the next
+	// pod may be assigned there nevertheless.
 	since   time.Time
 	owners  []string
 	trialAt time.Time
@@ -137,8 +137,8 @@ func (f *Federation) open(p *provider, at scheduler.Place) {
 	}
 }
 
-// openUntried opens the VirtualNodes of a provider at which no pod was tried for long, and reports whether it did. The time in which the
-// provider takes no pods for another reason does not count.
+// openUntried opens the VirtualNodes of a provider at which no pod was tried for long, and reports whether it did. The
+// time in which the provider takes no pods for another reason does not count.
 func (f *Federation) openUntried(p *provider, id string) (opened bool) {
 	now := f.cfg.Clock.Now()
 	for virtualNode, c := range p.closings {

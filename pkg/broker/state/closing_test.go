@@ -75,7 +75,8 @@ func TestAVirtualNodeThatStartsNothingTakesOnePodAMinute(t *testing.T) {
 	})
 }
 
-// Kubernetes' comparison of objects panics at a time.Time, and the reconciliation of a provider with a closed VirtualNode did, each time.
+// Kubernetes' comparison of objects panics at a time.Time, and the reconciliation of a provider with a closed
+// VirtualNode did, each time.
 func TestAProviderWithAClosedVirtualNodeIsReadAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := withProviders("q")

@@ -20,8 +20,8 @@ type Config struct {
 	MovesAtOnce int
 	// SuspicionWindow is the time within which most providers must become unreachable for the broker to suspect itself.
 	SuspicionWindow time.Duration
-	// SuspicionLimit is how long after it became unreachable a provider counts for that. Later it does not count, like a
-	// disabled one, as long as another provider answers. 0 is no limit.
+	// SuspicionLimit is how long after it became unreachable a provider counts for that. Later it does not count, like
+	// a disabled one, as long as another provider answers. 0 is no limit.
 	SuspicionLimit time.Duration
 	// ProbeInterval is the time between two probes of a provider.
 	ProbeInterval time.Duration
@@ -30,8 +30,8 @@ type Config struct {
 	ReserveAfter time.Duration
 }
 
-// Federation is the broker's state: its pods, the providers and their VirtualNodes, as observed and as assumed. It is safe
-// for concurrent use. Its zero value is not usable.
+// Federation is the broker's state: its pods, the providers and their VirtualNodes, as observed and as assumed. It is
+// safe for concurrent use. Its zero value is not usable.
 type Federation struct {
 	cfg Config
 
@@ -49,7 +49,8 @@ type Federation struct {
 	grants       map[string]*scheduler.Grant
 	grown        map[string]bool
 	predecessors map[types.NamespacedName]predecessor
-	// withheld are amounts that a provider turned out to lack, by the UID under which scheduler holds them, and until when.
+	// withheld are amounts that a provider turned out to lack, by the UID under which scheduler holds them, and until
+	// when.
 	withheld map[types.UID]time.Time
 	// limit and turns have the pods that wait before they move, queue those that wait for a provider.
 	limit *disruption.Limit

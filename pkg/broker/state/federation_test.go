@@ -446,8 +446,8 @@ func TestAMovedPodRunsWhenTheNextProviderReportsIt(t *testing.T) {
 	require.False(t, f.ObserveRunning(never), "no container runs yet")
 }
 
-// during is a clock that calls a function when it is read for the second time: Assume reads it before it takes the copy on
-// which it evaluates expressions, and again while it does so.
+// during is a clock that calls a function when it is read for the second time: Assume reads it before it takes the copy
+// on which it evaluates expressions, and again while it does so.
 type during struct {
 	clock.RealClock
 	reads int

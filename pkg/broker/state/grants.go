@@ -43,8 +43,8 @@ func (f *Federation) HasGrant(consumer string) bool {
 	return f.grants[consumer] != nil
 }
 
-// ObserveAccount records in which account a pod counts. It does not change while the pod is counted, although a consumer may change the
-// labels of its pods.
+// ObserveAccount records in which account a pod counts. It does not change while the pod is counted, although a
+// consumer may change the labels of its pods.
 func (f *Federation) ObserveAccount(of *corev1.Pod, account scheduler.Account) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -139,9 +139,10 @@ func (f *Federation) retryWithinGrants() (more bool) {
 	return len(waiting) == queue.MaxWoken
 }
 
-// fitIntoGrants returns the pods, the longest waiting first and no more than queue.MaxWoken, each of which fits into the budget of its
-// consumer, and the consumers of all that fit. No grant bounds a consumer without a budget any more. Pods that cannot be among the longest
-// waiting are left out on the way: to sort all of 10,000 takes half as long again (BenchmarkWakeWithinGrants).
+// fitIntoGrants returns the pods, the longest waiting first and no more than queue.MaxWoken, each of which fits into
+// the budget of its consumer, and the consumers of all that fit. No grant bounds a consumer without a budget any more.
+// Pods that cannot be among the longest waiting are left out on the way: to sort all of 10,000 takes half as long again
+// (BenchmarkWakeWithinGrants).
 func (f *Federation) fitIntoGrants(budgets map[string]*scheduler.Budget) (longest []*pod, consumers map[string]bool) {
 	compare := func(x, y *pod) int { return queue.Compare(&x.queued, &y.queued) }
 	var last *pod // queue.MaxWoken pods wait for longer.

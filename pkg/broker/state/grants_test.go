@@ -262,7 +262,8 @@ func TestAnAssignmentOfANewPodThatIsNotWrittenTakesNothing(t *testing.T) {
 	f.fits(t, ofUser("one", "b", "1"))
 }
 
-// A consumer may change the labels of its pods if Liqo enforces no quotas, and a pod may be counted before its namespace is known.
+// A consumer may change the labels of its pods if Liqo enforces no quotas, and a pod may be counted before its
+// namespace is known.
 func TestTheAccountOfACountedPodStays(t *testing.T) {
 	f := withProviders("p", "q")
 	f.grant(users{"one": 1000, "two": 1000})
@@ -282,7 +283,8 @@ func TestTheAccountOfACountedPodStays(t *testing.T) {
 	f.isBeyond(t, ofUser("one", "c", "1m"))
 }
 
-// A provider evicts a pod, and Liqo makes another one of the same ShadowPod, which its quota has admitted before the grant shrank.
+// A provider evicts a pod, and Liqo makes another one of the same ShadowPod, which its quota has admitted before the
+// grant shrank.
 func TestTheSuccessorOfAPodIsNotBounded(t *testing.T) {
 	one, other := ofUser("one", "a", "1"), ofUser("one", "other", "1m")
 	evicted := one.DeepCopy()

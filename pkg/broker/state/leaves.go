@@ -25,8 +25,8 @@ func shown(of *corev1.Pod) bool {
 	return !isPending(of) && !unmade(of) || len(of.Status.ContainerStatuses) > 0 || len(of.Status.InitContainerStatuses) > 0
 }
 
-// unmade reports whether a pod was deleted before its provider was seen to make it: only its phase was written, before it was removed. One
-// that was not forwarded is not made.
+// unmade reports whether a pod was deleted before its provider was seen to make it: only its phase was written, before
+// it was removed. One that was not forwarded is not made.
 func unmade(of *corev1.Pod) bool {
 	return of.DeletionTimestamp != nil && of.Status.Phase == corev1.PodFailed && of.Status.Reason == "" &&
 		len(of.Status.ContainerStatuses)+len(of.Status.InitContainerStatuses) == 0 &&

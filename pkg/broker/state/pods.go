@@ -20,7 +20,8 @@ type pod struct {
 	name types.NamespacedName
 	// owner is to whom the pod is counted (placement.OwnerOf); "" is not known.
 	owner string
-	// shadow is the UID of the ShadowPod that the pod was made of, "" if of none. account is the one in which it counts.
+	// shadow is the UID of the ShadowPod that the pod was made of, "" if of none. account is the one in which it
+	// counts.
 	shadow  types.UID
 	account scheduler.Account
 	// admitted means that the pod is or was assigned, or succeeds an assigned pod of the same ShadowPod: no grant
@@ -42,11 +43,11 @@ type pod struct {
 	evictedAt time.Time
 	// leavesSince is when this leader first saw that the pod leaves its provider; zero once it is assigned again.
 	leavesSince time.Time
-	// startedBefore is the latest start of a container when the pod was evicted, nil if it never was. A status with that
-	// start is from the old VirtualNode.
+	// startedBefore is the latest start of a container when the pod was evicted, nil if it never was. A status with
+	// that start is from the old VirtualNode.
 	startedBefore *time.Time
-	// budget is where the pod stands in the disruption budget of its replicas: it may leave its VirtualNode as planned, or
-	// waits for them.
+	// budget is where the pod stands in the disruption budget of its replicas: it may leave its VirtualNode as planned,
+	// or waits for them.
 	budget disruption.Pod
 	// refusedUntil has, by VirtualNode, the end of the pod's back-off there, as of its last decision, without those
 	// that had expired then.
@@ -76,8 +77,8 @@ type pod struct {
 type start struct {
 	// assignment is v1alpha1.Assignment.
 	assignment string
-	// taken means that its provider had begun to run it there. pendingAgain is when it was first seen after that to wait for its
-	// containers: the provider has made it again. It is zero if it does not wait again.
+	// taken means that its provider had begun to run it there. pendingAgain is when it was first seen after that to
+	// wait for its containers: the provider has made it again. It is zero if it does not wait again.
 	taken        bool
 	pendingAgain time.Time
 	// unmade means that the provider has had only its ShadowPod for too long.
@@ -152,9 +153,9 @@ func (s *start) observe(of *corev1.Pod, at scheduler.Place, now time.Time) {
 	}
 }
 
-// PendingAgain returns when this leader first saw that an assigned pod, which its provider had begun to run, waits for its containers
-// again, or that its provider has made one at last; zero if it does not. Liqo's ShadowPod controller makes a pod again, under its name, if
-// its node dies, is drained or preempts it.
+// PendingAgain returns when this leader first saw that an assigned pod, which its provider had begun to run, waits for
+// its containers again, or that its provider has made one at last; zero if it does not. Liqo's ShadowPod controller
+// makes a pod again, under its name, if its node dies, is drained or preempts it.
 func (f *Federation) PendingAgain(of *corev1.Pod) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -226,7 +227,8 @@ func (f *Federation) ObserveEnded(of *corev1.Pod, at scheduler.Place) bool {
 	*p = *newRecord(p.name, of.UID)
 	p.shadow, p.account, p.disrupted = before.shadow, before.account, placement.DisruptedThere(of)
 	p.admitted = before.admitted || before.assumed || of.Annotations[v1alpha1.AssignedAtAnnotation] != ""
-	// Liqo's controller may still make one that its provider was not seen to have: a webhook for pods holds the creation.
+	// Liqo's controller may still make one that its provider was not seen to have: a webhook for pods holds the
+	// creation.
 	p.ended, p.there, p.shown, p.mayRun = true, there, shown(of), mayRun(of) || unmade(of) && there != podThere
 	f.limit.Forget(of.UID)
 	f.assignPod(of, at)
@@ -280,9 +282,10 @@ func (f *Federation) HasLeft(uid types.UID, from scheduler.Place) bool {
 	return p != nil && p.left == from
 }
 
-// Assume chooses a provider for a pod and reserves its capacity there (kube-scheduler decides apart from that). Without one, into has no VirtualNode and the pod
-// counts as unassigned. Expressions are evaluated on a copy, while others observe and decide. Their changes count: the
-// best provider that still fits is chosen, and none for a pod that was deleted or has ended meanwhile.
+// Assume chooses a provider for a pod and reserves its capacity there (kube-scheduler decides apart from that). Without
+// one, into has no VirtualNode and the pod counts as unassigned. Expressions are evaluated on a copy, while others
+// observe and decide. Their changes count: the best provider that still fits is chosen, and none for a pod that was
+// deleted or has ended meanwhile.
 func (f *Federation) Assume(of *scheduler.Pod, policy *scheduler.Policy, into *scheduler.Decision) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -374,8 +377,8 @@ func (f *Federation) unreserve(p *pod, uid types.UID) {
 	}
 }
 
-// ObserveNowhere records that a pod stays at an unreachable provider because nothing else fits: it is not one of those that move. It
-// reports whether that is new.
+// ObserveNowhere records that a pod stays at an unreachable provider because nothing else fits: it is not one of those
+// that move. It reports whether that is new.
 func (f *Federation) ObserveNowhere(uid types.UID) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -621,8 +624,8 @@ func (f *Federation) ObserveStarted(of *corev1.Pod, took time.Duration) bool {
 	return true
 }
 
-// HasStarted reports whether a container of a pod was started at its present VirtualNode, as far as this leader has seen. Its provider may
-// have made it again since.
+// HasStarted reports whether a container of a pod was started at its present VirtualNode, as far as this leader has
+// seen. Its provider may have made it again since.
 func (f *Federation) HasStarted(uid types.UID) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

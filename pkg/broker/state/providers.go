@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	// failedProbesUntilUnreachable is how many probes in a row must get no answer, answeredProbesUntilReachable how many must then be
-	// answered: a provider that answers now and then cannot be reached.
+	// failedProbesUntilUnreachable is how many probes in a row must get no answer, answeredProbesUntilReachable how
+	// many must then be answered: a provider that answers now and then cannot be reached.
 	failedProbesUntilUnreachable = 2
 	answeredProbesUntilReachable = 2
-	// witnessProbes is how many probe intervals an answer to a virtual kubelet shows that its provider is not silent. By default
-	// that is longer than a virtual kubelet takes for the next one and for the lease that reports it.
+	// witnessProbes is how many probe intervals an answer to a virtual kubelet shows that its provider is not silent.
+	// By default that is longer than a virtual kubelet takes for the next one and for the lease that reports it.
 	witnessProbes = 3
 	// probesUntilConfirmed is how many probes of a leader show the state of a provider that answers every other one.
 	probesUntilConfirmed = 4
@@ -41,8 +41,9 @@ type provider struct {
 	// confirmed means that probes of this leader show whether the provider can be reached: as many were answered, or
 	// failed, as it takes to change the previous leader's state.
 	confirmed bool
-	// failedProbes counts those in a row without an answer, firstFailed is the time of the first of them. answeredProbes counts those
-	// in a row with one during an outage. unusableProbes counts those in a row in which the provider was not ready, alive or not.
+	// failedProbes counts those in a row without an answer, firstFailed is the time of the first of them.
+	// answeredProbes counts those in a row with one during an outage. unusableProbes counts those in a row in which the
+	// provider was not ready, alive or not.
 	failedProbes, answeredProbes, unusableProbes int
 	firstFailed                                  time.Time
 	// unreachableSince is zero while the provider is not silent.
@@ -78,7 +79,8 @@ type ProviderSpec struct {
 	Enabled, Draining bool
 	// VirtualNodes by name; true means that the VirtualNode is being deleted.
 	VirtualNodes map[string]bool
-	// RemoteNamespaces has the names at the provider of the local namespaces that are mapped there; nil is not known yet.
+	// RemoteNamespaces has the names at the provider of the local namespaces that are mapped there; nil is not known
+	// yet.
 	RemoteNamespaces map[string]string
 }
 
@@ -96,15 +98,15 @@ type Probe struct {
 	// Reached is when a virtual kubelet last had an answer from it, by the clock of the broker; zero if that is not
 	// known.
 	Reached time.Time
-	// Kubelets reports, by VirtualNode, whether the lease of its virtual kubelet is live. One that is missing could not be
-	// read, and stays as it was.
+	// Kubelets reports, by VirtualNode, whether the lease of its virtual kubelet is live. One that is missing could not
+	// be read, and stays as it was.
 	Kubelets map[string]bool
 }
 
 // Provider is the state of one provider at a moment.
 type Provider struct {
-	// Probed is false before the first probe of this leader. Confirmed is false until its probes show whether the provider
-	// can be reached: a first probe that fails does not.
+	// Probed is false before the first probe of this leader. Confirmed is false until its probes show whether the
+	// provider can be reached: a first probe that fails does not.
 	Probed, Confirmed bool
 	// UnreachableSince is zero while the provider counts as reachable; before it is Confirmed, the time is from the
 	// previous leader. LastProbe is zero before the first one.
@@ -316,7 +318,8 @@ func (f *Federation) observeOutcome(p *provider, probe *Probe, first bool) {
 		p.unusable() || p.answered+p.failed >= probesUntilConfirmed
 }
 
-// unusable reports whether a provider is alive, but as many probes in a row were not answered as make a silent one unreachable.
+// unusable reports whether a provider is alive, but as many probes in a row were not answered as make a silent one
+// unreachable.
 func (p *provider) unusable() bool {
 	return p.unusableProbes >= failedProbesUntilUnreachable && p.unreachableSince.IsZero()
 }

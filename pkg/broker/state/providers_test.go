@@ -213,8 +213,8 @@ func TestASuspicionEndsForEachProviderByItself(t *testing.T) {
 	})
 }
 
-// Pods of a provider that was lost first are marked. With the second provider the broker suspects itself: the pods of the
-// first have to be reconciled, or they would stay out of their Services.
+// Pods of a provider that was lost first are marked. With the second provider the broker suspects itself: the pods of
+// the first have to be reconciled, or they would stay out of their Services.
 func TestASuspicionIsAChangeOfAllThatItConcerns(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := withProviders("p", "q", "r")
@@ -559,7 +559,8 @@ func TestOnlyASilentProviderIsUnreachable(t *testing.T) {
 	}
 }
 
-// A provider decides by its certificates whether it rejects the broker, and the broker's clock does: neither is an outage of it.
+// A provider decides by its certificates whether it rejects the broker, and the broker's clock does: neither is an
+// outage of it.
 func TestOnlySilenceLowersTheUptime(t *testing.T) {
 	for name, tc := range map[string]struct {
 		probe func(time.Duration) Probe

@@ -10,7 +10,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
-// churn has pods of half a CPU come every 5 s, and run for 15 s, as long as it is told to. Those that are woken are tried, too.
+// churn has pods of half a CPU come every 5 s, and run for 15 s, as long as it is told to. Those that are woken are
+// tried, too.
 type churn struct {
 	f    *Federation
 	next int

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// SuspectsItself reports whether so many providers became unreachable at once that the broker is more likely cut off than
-// they are.
+// SuspectsItself reports whether so many providers became unreachable at once that the broker is more likely cut off
+// than they are.
 func (f *Federation) SuspectsItself() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -37,8 +37,8 @@ func (f *Federation) suspicious() bool {
 }
 
 // suspicious reports whether two or more providers, and more than half of those that could be reached before, became
-// unreachable within one window. outages are the times at which the unreachable ones did; total counts these and the others, of
-// the enabled providers. Those that were unreachable beyond the limit are in neither.
+// unreachable within one window. outages are the times at which the unreachable ones did; total counts these and the
+// others, of the enabled providers. Those that were unreachable beyond the limit are in neither.
 func suspicious(outages []time.Time, total int, window time.Duration) bool {
 	sorted := slices.SortedFunc(slices.Values(outages), time.Time.Compare)
 	for i, first := range sorted {

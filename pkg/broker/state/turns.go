@@ -43,8 +43,8 @@ func (f *Federation) NextToMove(of *corev1.Pod) []types.NamespacedName {
 	return f.turns.Next(of)
 }
 
-// NextToMoveIn returns the pods to try after any pod of a namespace is gone, or has ended: the one that has waited longest
-// among each replicas.
+// NextToMoveIn returns the pods to try after any pod of a namespace is gone, or has ended: the one that has waited
+// longest among each replicas.
 func (f *Federation) NextToMoveIn(namespace string) []types.NamespacedName {
 	f.mu.Lock()
 	defer f.mu.Unlock()

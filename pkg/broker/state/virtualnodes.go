@@ -16,18 +16,21 @@ type VirtualNode struct {
 	// Confirmed means that probes of this leader show whether its provider can be reached. Until then no pod moves, and
 	// an outage that the previous leader saw does not end.
 	Confirmed bool
-	// UnreachableSince is when its provider became unreachable; zero while it can be reached, and before it is Confirmed.
+	// UnreachableSince is when its provider became unreachable; zero while it can be reached, and before it is
+	// Confirmed.
 	UnreachableSince time.Time
 	// Unusable means that its provider is alive, but cannot be used by the broker, which it may reject: the status of
 	// its pods may be old, and does not count against it.
 	Unusable bool
 	// Problem is why its provider did not answer the last probe; "" unless it is unreachable.
 	Problem string
-	// FailoverFrom is the time from which Failover.After counts: the time in which the broker suspected itself does not.
+	// FailoverFrom is the time from which Failover.After counts: the time in which the broker suspected itself does
+	// not.
 	FailoverFrom time.Time
 	// MovesSuspended means that no pod is moved away from unreachable providers, because the broker suspects itself.
 	MovesSuspended bool
-	// Draining means that the pods are to leave: the provider is Drained by an administrator, or the VirtualNode is being deleted.
+	// Draining means that the pods are to leave: the provider is Drained by an administrator, or the VirtualNode is
+	// being deleted.
 	Draining, Drained bool
 	// Terminating means that the VirtualNode is being deleted: Liqo ends the pods there, whether they move or not.
 	Terminating bool
@@ -79,8 +82,8 @@ func (f *Federation) VirtualNode(at scheduler.Place) VirtualNode {
 	return vn
 }
 
-// movesSuspended reports whether no pod is moved away from an unreachable provider. A suspicion ends with the answer of one
-// provider. The others have to be probed again before their pods move.
+// movesSuspended reports whether no pod is moved away from an unreachable provider. A suspicion ends with the answer of
+// one provider. The others have to be probed again before their pods move.
 func (f *Federation) movesSuspended(p *provider, suspects bool) bool {
 	return !p.unreachableSince.IsZero() && (suspects || !p.last.Began.After(f.suspectedAt))
 }
@@ -122,7 +125,8 @@ func (f *Federation) SomeRemoteNamespaces(id string, most int) []string {
 	return names[:min(len(names), most)]
 }
 
-// Named returns all VirtualNodes of a name. Without one it returns that name at each provider: the VirtualNode may be gone.
+// Named returns all VirtualNodes of a name. Without one it returns that name at each provider: the VirtualNode may be
+// gone.
 func (f *Federation) Named(virtualNode string) []scheduler.Place {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -28,7 +28,8 @@ import (
 )
 
 const (
-	// checkWorkers is how many VirtualNodes are asked at once. One that does not answer occupies a worker until the deadline.
+	// checkWorkers is how many VirtualNodes are asked at once. One that does not answer occupies a worker until the
+	// deadline.
 	checkWorkers = 64
 	// firstInterval and lastInterval are the backoff between two lists of one VirtualNode.
 	firstInterval = 200 * time.Millisecond
@@ -46,8 +47,8 @@ type Pod struct {
 	Via scheduler.Place
 	// Orphan means that no virtual kubelet deletes its ShadowPod, so it is deleted here.
 	Orphan bool
-	// Ends means that the pod is being deleted, or has ended, here as well. The ShadowPod of an orphan that has ended only at its
-	// provider is kept until that is written.
+	// Ends means that the pod is being deleted, or has ended, here as well. The ShadowPod of an orphan that has ended
+	// only at its provider is kept until that is written.
 	Ends bool
 	// Settled means that no creation of its ShadowPod is in flight any more, which is final. Earlier answers do not
 	// count: the provider is asked again.
@@ -59,8 +60,8 @@ type Pod struct {
 
 // Answer is a provider's answer about a pod.
 type Answer struct {
-	// Known is false until a list that began after the question has been read, and after an attempt that failed; Present, Status and
-	// Ended are zero then.
+	// Known is false until a list that began after the question has been read, and after an attempt that failed;
+	// Present, Status and Ended are zero then.
 	Known bool
 	// Present means that the provider has the pod or its ShadowPod.
 	Present bool
@@ -85,8 +86,8 @@ type Answer struct {
 // Unasked reports whether the provider was not asked, because there is no connection to it.
 func (a *Answer) Unasked() bool { return errors.Is(a.Err, errNoConnection) }
 
-// Refused reports whether the provider is alive, but does not answer this question: the rights there are missing, or the namespace, or
-// it does not accept this cluster.
+// Refused reports whether the provider is alive, but does not answer this question: the rights there are missing, or
+// the namespace, or it does not accept this cluster.
 func (a *Answer) Refused() bool {
 	return !kerrors.IsTooManyRequests(a.Err) && (untrusted.Rejected(a.Err) || kerrors.IsNotFound(a.Err))
 }
@@ -95,8 +96,8 @@ func (a *Answer) Refused() bool {
 type question struct {
 	pod    Pod
 	answer Answer
-	// endRead means that the ShadowPod, which has no pod, was read: it does not show that the pod has ended. It is used by one
-	// Check at a time.
+	// endRead means that the ShadowPod, which has no pod, was read: it does not show that the pod has ended. It is used
+	// by one Check at a time.
 	endRead bool
 }
 
@@ -124,8 +125,8 @@ type Checker struct {
 	mu sync.Mutex
 	// questions are those that wait for an answer, by the VirtualNode that is asked, and the pod. Guarded by mu.
 	questions map[scheduler.Place]map[types.NamespacedName]*question
-	// listings are the lists that have begun and not ended, by the VirtualNode that is asked; guarded by mu. Each is used by the worker of
-	// that VirtualNode only.
+	// listings are the lists that have begun and not ended, by the VirtualNode that is asked; guarded by mu. Each is
+	// used by the worker of that VirtualNode only.
 	listings map[scheduler.Place]map[group]*listing
 }
 
@@ -219,8 +220,8 @@ func (c *Checker) Forget(name types.NamespacedName) {
 	}
 }
 
-// Check asks a provider about all of its pods once, with the identity of a VirtualNode, and returns how long to wait before the
-// next time; 0 if there is nothing to ask. Long lists take several calls.
+// Check asks a provider about all of its pods once, with the identity of a VirtualNode, and returns how long to wait
+// before the next time; 0 if there is nothing to ask. Long lists take several calls.
 func (c *Checker) Check(ctx context.Context, via scheduler.Place) time.Duration {
 	groups := c.pending(via)
 	if len(groups) == 0 {
@@ -324,7 +325,8 @@ func (c *Checker) observeAlive(via scheduler.Place) {
 	}
 }
 
-// reads reports whether a provider that has not answered a list is not silent: it reads one pod, or rejects that. The list may be too long.
+// reads reports whether a provider that has not answered a list is not silent: it reads one pod, or rejects that. The
+// list may be too long.
 func (c *Checker) reads(ctx context.Context, connection *remote.Connection, namespace string) bool {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -372,7 +374,8 @@ func (c *Checker) checkGroup(ctx context.Context, connection *remote.Connection,
 // maxEnds is how many ShadowPods are read after one list.
 const maxEnds = 20
 
-// readEnds reads, once, the ShadowPods of pods that the provider does not have. Its lists do not show how these have ended.
+// readEnds reads, once, the ShadowPods of pods that the provider does not have. Its lists do not show how these have
+// ended.
 func (c *Checker) readEnds(ctx context.Context, connection *remote.Connection, questions []*question, found map[string]remote.Forwarded) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -408,7 +411,8 @@ func of(f remote.Forwarded, uid types.UID) remote.Forwarded {
 	return f.Of(uid)
 }
 
-// deleteOrphans deletes the ShadowPods of pods whose virtual kubelet is gone. One without a pod stays until it was read.
+// deleteOrphans deletes the ShadowPods of pods whose virtual kubelet is gone. One without a pod stays until it was
+// read.
 func (c *Checker) deleteOrphans(ctx context.Context, connection *remote.Connection, questions []*question, found map[string]remote.Forwarded) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -426,8 +430,8 @@ func (c *Checker) deleteOrphans(ctx context.Context, connection *remote.Connecti
 	}
 }
 
-// asks reports whether a question still waits for an answer: a VirtualNode of the same name may have been made since, and its
-// virtual kubelet may have taken the ShadowPod over.
+// asks reports whether a question still waits for an answer: a VirtualNode of the same name may have been made since,
+// and its virtual kubelet may have taken the ShadowPod over.
 func (c *Checker) asks(q *question) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

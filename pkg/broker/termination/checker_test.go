@@ -126,7 +126,8 @@ func TestAPodIsGoneWhenAListBegunLaterSaysSo(t *testing.T) {
 	require.False(t, c.Ask(again).Known, "another pod of that name")
 }
 
-// An earlier pod of the name was deleted while no virtual kubelet was running. It has completed, and the new one has not.
+// An earlier pod of the name was deleted while no virtual kubelet was running. It has completed, and the new one has
+// not.
 func TestAnEarlierPodOfTheNameIsNoAnswer(t *testing.T) {
 	p, c := newProvider(t)
 	meta := metav1.ObjectMeta{
@@ -375,7 +376,8 @@ func TestAProviderIsConnectedWithAgain(t *testing.T) {
 	require.Equal(t, []scheduler.Place{placed("q1")}, wanted)
 }
 
-// A Job's pod has completed, and its provider has removed it: only the ShadowPod, which no virtual kubelet reads any more, shows its end.
+// A Job's pod has completed, and its provider has removed it: only the ShadowPod, which no virtual kubelet reads any
+// more, shows its end.
 func TestTheEndOfAPodThatIsRemovedIsReadFromItsShadowPod(t *testing.T) {
 	for name, tc := range map[string]struct {
 		policy corev1.RestartPolicy

@@ -31,12 +31,13 @@ import (
 )
 
 const (
-	// cleanWorkers is how many providers are checked at once after an outage. A slow provider occupies a worker for one or
-	// two timeouts of a request, then others are checked.
+	// cleanWorkers is how many providers are checked at once after an outage. A slow provider occupies a worker for one
+	// or two timeouts of a request, then others are checked.
 	cleanWorkers = 64
 	// maxDeleted is how many ShadowPods of VirtualNodes that are gone are deleted with one list.
 	maxDeleted = 100
-	// fewLeft is how many namespaces with pods that were moved away are listed every second. More are listed every Interval.
+	// fewLeft is how many namespaces with pods that were moved away are listed every second. More are listed every
+	// Interval.
 	fewLeft = 10
 )
 
@@ -80,7 +81,8 @@ type check struct {
 	moved int
 	// cleaned are the namespaces, by local name, that have no pods which were moved away.
 	cleaned sets.Set[string]
-	// listed are the other namespaces that were listed since the last of them was: true means pods are left, false a refusal.
+	// listed are the other namespaces that were listed since the last of them was: true means pods are left, false a
+	// refusal.
 	listed map[string]bool
 	// lists are those that have begun and not ended, by local name.
 	lists map[string]*list
@@ -249,7 +251,8 @@ func (c *Cleaner) origin(ctx context.Context, id string) (string, error) {
 	return "", nil
 }
 
-// mayHaveLeft reports whether a VirtualNode that is gone may have left a ShadowPod: it is of this cluster, and of no other VirtualNode.
+// mayHaveLeft reports whether a VirtualNode that is gone may have left a ShadowPod: it is of this cluster, and of no
+// other VirtualNode.
 func (in *cleanable) mayHaveLeft(shadow *remote.ShadowPod) bool {
 	return shadow.NodeName != "" && !in.others.Has(shadow.NodeName) && (in.origin == "" || shadow.Origin == in.origin)
 }

@@ -89,7 +89,8 @@ func TestANamespaceThatRefusesDoesNotKeepAProviderUnclean(t *testing.T) {
 // Before a provider answered again, one of its two VirtualNodes was deleted: no virtual kubelet deletes its ShadowPods,
 // and Liqo keeps the namespace for the other one.
 func TestWhatAVirtualNodeThatIsGoneHasLeftIsDeleted(t *testing.T) {
-	// The provider p1 has v2, which the broker uses, v3, which it does not use, and v4, which the cache does not show yet.
+	// The provider p1 has v2, which the broker uses, v3, which it does not use, and v4, which the cache does not show
+	// yet.
 	virtualNode := func(name string) *offloadingv1beta1.VirtualNode {
 		return &offloadingv1beta1.VirtualNode{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-p1", Name: name, Labels: map[string]string{"used": fmt.Sprint(name != "v3")}},

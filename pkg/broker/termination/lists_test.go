@@ -29,8 +29,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
-// namespace is one at a provider that has many pods. Its API server answers every request as a real one does: in chunks, after a time for
-// each item.
+// namespace is one at a provider that has many pods. Its API server answers every request as a real one does: in
+// chunks, after a time for each item.
 type namespace struct {
 	pods int
 	// bytesEach is the announced size of each pod; sizes above the limit of a list are announced only.

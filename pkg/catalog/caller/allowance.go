@@ -96,8 +96,8 @@ func (a *Allowances) Key(who *Caller, host string) string {
 }
 
 // userKey returns the consumer of a user, or the user's own name. Liqo signs a certificate for each ResourceSlice of a
-// consumer, with its own name and the consumer as its organisation (authentication.CommonNameResourceSliceCSR), so names alone
-// would multiply the allowance of a consumer.
+// consumer, with its own name and the consumer as its organisation (authentication.CommonNameResourceSliceCSR), so
+// names alone would multiply the allowance of a consumer.
 func (a *Allowances) userKey(who user.Info) string {
 	if consumer := a.consumerOf(who); consumer != "" {
 		return "consumer " + consumer

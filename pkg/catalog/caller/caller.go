@@ -34,6 +34,6 @@ func (c *Caller) Name() string {
 	return c.User.GetName()
 }
 
-// Host is the source of a request that allowances are counted by: its IPv4 address, or its IPv6 network, because one host
-// has all addresses in it. Headers that proxies add are ignored.
+// Host is the source of a request that allowances are counted by: its IPv4 address, or its IPv6 network, because one
+// host has all addresses in it. Headers that proxies add are ignored.
 func Host(r *http.Request) string { return httpserve.HostOf(r.RemoteAddr) }

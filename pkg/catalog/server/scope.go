@@ -18,8 +18,8 @@ func (s *Server) acting(ctx context.Context, named string) (string, error) {
 	return named, s.Rights.NeedToActFor(ctx, who, named)
 }
 
-// seesProviders returns the same as acting, and an error if the caller may not see providers. Callers that neither act for
-// a consumer nor may list providers do not see details (api.Provider.Public).
+// seesProviders returns the same as acting, and an error if the caller may not see providers. Callers that neither act
+// for a consumer nor may list providers do not see details (api.Provider.Public).
 func (s *Server) seesProviders(ctx context.Context, named string) (consumer string, details bool, err error) {
 	consumer, err = s.acting(ctx, named)
 	if err != nil || consumer != "" {

@@ -152,7 +152,8 @@ func (s *Server) stream(ctx context.Context, subscription changes, write func([]
 	}
 }
 
-// writeEvents writes changes with one write, or a comment if there are none. A thousand streams that wait have no buffers.
+// writeEvents writes changes with one write, or a comment if there are none. A thousand streams that wait have no
+// buffers.
 func (s *Server) writeEvents(list []view.Change, write func([]byte) error) error {
 	text, ok := s.texts.Get().(*bytes.Buffer)
 	if !ok {
@@ -177,8 +178,8 @@ func (s *Server) writeEvents(list []view.Change, write func([]byte) error) error
 	return nil
 }
 
-// writeEvent writes an event in the format of https://html.spec.whatwg.org/multipage/server-sent-events.html. JSON has no
-// line breaks.
+// writeEvent writes an event in the format of https://html.spec.whatwg.org/multipage/server-sent-events.html. JSON has
+// no line breaks.
 func (s *Server) writeEvent(text *bytes.Buffer, change *view.Change) error {
 	data := change.Data
 	if change.Event == api.EventSync {

@@ -1,4 +1,5 @@
-// Package toggle has the rules of /api/toggle, which do not depend on the version of Liqo: its parameters, and who may use GET.
+// Package toggle has the rules of /api/toggle, which do not depend on the version of Liqo: its parameters, and who may
+// use GET.
 package toggle
 
 import (

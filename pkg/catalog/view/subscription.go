@@ -30,16 +30,16 @@ var ErrClosed = errors.New("subscription closed")
 type Change struct {
 	// Event is an event name of package api.
 	Event string
-	// Data is the data of the event: a pointer to an object, or an api.Gone, or an api.Sync, in which the caller sets the version.
-	// The object is read-only: all subscriptions share it.
+	// Data is the data of the event: a pointer to an object, or an api.Gone, or an api.Sync, in which the caller sets
+	// the version. The object is read-only: all subscriptions share it.
 	Data any
 	// Encoded and Public are the JSON of Data and of its public part for anonymous callers, shared with other
 	// subscriptions; nil if others see other data.
 	Encoded, Public *api.Encoded
 }
 
-// Subscription receives the changes in its scope. It stores names only, at most one for each object and some for removed
-// ones. For a reader that falls further behind it drops them and starts again with api.EventSync.
+// Subscription receives the changes in its scope. It stores names only, at most one for each object and some for
+// removed ones. For a reader that falls further behind it drops them and starts again with api.EventSync.
 type Subscription struct {
 	view     *View
 	scope    Scope
@@ -59,8 +59,8 @@ type Subscription struct {
 	placements map[types.NamespacedName]struct{}
 }
 
-// Subscribe starts a stream of changes: of all providers, with Selected if there is a consumer, and of the placements in
-// the scope. The caller closes it.
+// Subscribe starts a stream of changes: of all providers, with Selected if there is a consumer, and of the placements
+// in the scope. The caller closes it.
 func (v *View) Subscribe(s Scope, consumer string) *Subscription {
 	sub := &Subscription{
 		view: v, scope: s, consumer: consumer, sync: true,

@@ -52,8 +52,8 @@ func (v *View) Synced() bool { return v.synced.Load() }
 // State returns the scheduler's state, which the View keeps up to date.
 func (v *View) State() *state.State { return v.state }
 
-// Run keeps the View up to date, and samples the providers, until ctx ends. It returns nil then, and an error if the cache
-// cannot watch a kind. The caller starts the cache.
+// Run keeps the View up to date, and samples the providers, until ctx ends. It returns nil then, and an error if the
+// cache cannot watch a kind. The caller starts the cache.
 func (v *View) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	synced := make(chan struct{})

@@ -32,8 +32,8 @@ func (n *Node) String() string {
 // Generator makes expressions at random, most of which compile.
 type Generator struct{ *rand.Rand }
 
-// grammar has, by kind of value (bool, string, number, list of strings, optional, map), how to write one: %k is a part of kind k, @k
-// one in which a variable is in scope, which $ names.
+// grammar has, by kind of value (bool, string, number, list of strings, optional, map), how to write one: %k is a part
+// of kind k, @k one in which a variable is in scope, which $ names.
 var grammar = map[byte][]string{
 	'b': {
 		"%s == %s", "%s < %s", "%n == %n", "%n < %n", "%s.contains(%s)", "%s.startsWith(%s)", "%s.endsWith(%s)",

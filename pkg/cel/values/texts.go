@@ -17,8 +17,8 @@ const (
 	MaxTexts = 512
 )
 
-// Texts is the CEL map of labels, annotations or attributes. Unlike CEL's own, iterating over it costs nothing before the
-// first key.
+// Texts is the CEL map of labels, annotations or attributes. Unlike CEL's own, iterating over it costs nothing before
+// the first key.
 type Texts struct {
 	texts map[string]string
 	// keys are sorted.

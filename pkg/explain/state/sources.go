@@ -140,7 +140,8 @@ func (s *sources) RemoveNamespace(name types.NamespacedName) (providers []string
 	return s.setTenant(name.Name, "")
 }
 
-// setTenant sets the cluster whose tenant namespace that is; "" is none. It returns the clusters whose namespaces change.
+// setTenant sets the cluster whose tenant namespace that is; "" is none. It returns the clusters whose namespaces
+// change.
 func (s *sources) setTenant(namespace, cluster string) (clusters []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

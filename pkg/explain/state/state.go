@@ -19,8 +19,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
-// State is the scheduler's state as the objects of an API show it. It is safe for concurrent use. Objects that are passed
-// to it are not changed afterwards.
+// State is the scheduler's state as the objects of an API show it. It is safe for concurrent use. Objects that are
+// passed to it are not changed afterwards.
 type State struct {
 	*sources
 	node string

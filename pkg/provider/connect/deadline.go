@@ -65,8 +65,8 @@ func (b *bodyWithDeadline) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// longRunning reports whether a request is a watch or a stream, by the criteria of the API server (its LongRunningFunc):
-// the verb watch, and the subresources that stream.
+// longRunning reports whether a request is a watch or a stream, by the criteria of the API server (its
+// LongRunningFunc): the verb watch, and the subresources that stream.
 func longRunning(req *http.Request) bool {
 	if isWatch(req) {
 		return true

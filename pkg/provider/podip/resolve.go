@@ -13,8 +13,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
 )
 
-// Config selects how forwarded pods are reached. The zero value is Liqo's own behaviour, which assumes that all pods run
-// in the remote cluster.
+// Config selects how forwarded pods are reached. The zero value is Liqo's own behaviour, which assumes that all pods
+// run in the remote cluster.
 type Config struct {
 	// Direct prefers this cluster's own network with the cluster where a pod runs.
 	Direct bool

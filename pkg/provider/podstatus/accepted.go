@@ -197,7 +197,8 @@ func acceptedAllocated(allocated []corev1.ResourceStatus, container *corev1.Cont
 	return accepted
 }
 
-// requests reports whether a container requests a resource, or a claim by the name "claim:<claim>" or "claim:<claim>/<request>".
+// requests reports whether a container requests a resource, or a claim by the name "claim:<claim>" or
+// "claim:<claim>/<request>".
 func requests(container *corev1.Container, name string) bool {
 	claim, is := strings.CutPrefix(name, "claim:")
 	if !is {

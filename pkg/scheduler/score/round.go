@@ -53,8 +53,8 @@ func Measure(values kpi.Values) Measured {
 	return m
 }
 
-// Round is the scoring of one decision: Begin, Add for each candidate, Score, Best, and End. It keeps its memory for the
-// next.
+// Round is the scoring of one decision: Begin, Add for each candidate, Score, Best, and End. It keeps its memory for
+// the next.
 type Round struct {
 	candidates []Candidate
 	// weighed are the active plugins, totalWeight is the sum of their weights, and unscored is the initial value of

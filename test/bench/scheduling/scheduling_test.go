@@ -38,10 +38,10 @@ var deciders = []struct {
 	make func(testing.TB) (decide func() string)
 }{{"broker", broker}, {"kube-scheduler", kube}}
 
-// BenchmarkDecision measures one decision about a pod among 100 places with 10,000 pods: by the broker's scheduler with the default policy,
-// and by the scheduling cycle of kube-scheduler with its default plugins (filters and scores, without the binding). Neither reserves
-// capacity, so kube-scheduler's snapshot never changes. kube-scheduler uses up to 16 goroutines, the broker one. Both spread the pods of
-// an application.
+// BenchmarkDecision measures one decision about a pod among 100 places with 10,000 pods: by the broker's scheduler with
+// the default policy, and by the scheduling cycle of kube-scheduler with its default plugins (filters and scores,
+// without the binding). Neither reserves capacity, so kube-scheduler's snapshot never changes. kube-scheduler uses up
+// to 16 goroutines, the broker one. Both spread the pods of an application.
 func BenchmarkDecision(b *testing.B) {
 	for _, d := range deciders {
 		b.Run(d.name, func(b *testing.B) {

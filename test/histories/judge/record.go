@@ -109,7 +109,8 @@ type Fault struct {
 	// VirtualNode is the deleted VirtualNode if one was deleted; "" for all of the provider.
 	VirtualNode string
 	From, Until time.Time
-	// Ending is when its end began; zero is Until. A process that is restarted may answer from Ending on, and does by Until.
+	// Ending is when its end began; zero is Until. A process that is restarted may answer from Ending on, and does by
+	// Until.
 	Ending time.Time
 }
 

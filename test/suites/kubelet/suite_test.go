@@ -11,8 +11,8 @@ import (
 // watchTimeout is how long the suite waits for a condition. Its own default is 2 minutes.
 const watchTimeout = 40 * time.Second
 
-// TestVirtualKubelet runs the suite against the Node SUITE_NODE, with pods in namespace SUITE_NAMESPACE, as the administrator that
-// SUITE_KUBECONFIG has.
+// TestVirtualKubelet runs the suite against the Node SUITE_NODE, with pods in namespace SUITE_NAMESPACE, as the
+// administrator that SUITE_KUBECONFIG has.
 func TestVirtualKubelet(t *testing.T) {
 	node := os.Getenv("SUITE_NODE")
 	if node == "" {

@@ -106,8 +106,9 @@ func Unmade(at state.VirtualNode, rules placement.Rules, pendingSince, now time.
 	return max(0, min(rules.PendingTimeout, queuedFor*rules.PendingTimeout-waited))
 }
 
-// lostWhileDeleted is Of for a pod that is being deleted. Liqo's nodefailure-controller ends such pods of a virtual node that is not
-// Ready. The broker's Node is Ready, so a pod whose provider is lost ends like one that moves, after its grace period.
+// lostWhileDeleted is Of for a pod that is being deleted. Liqo's nodefailure-controller ends such pods of a virtual
+// node that is not Ready. The broker's Node is Ready, so a pod whose provider is lost ends like one that moves, after
+// its grace period.
 func lostWhileDeleted(pod *corev1.Pod, at state.VirtualNode, rules placement.Rules, now time.Time) (Reason, time.Duration) {
 	if !at.Confirmed || at.UnreachableSince.IsZero() {
 		return None, 0

@@ -39,7 +39,8 @@ const (
 	settleTime = time.Minute
 )
 
-// The reasons of pods that fit nowhere now. BackOff means that one fits again when the delay of a try is over (pkg/backoff).
+// The reasons of pods that fit nowhere now. BackOff means that one fits again when the delay of a try is over
+// (pkg/backoff).
 const (
 	NoProviderFits = "NoProviderFits"
 	BackOff        = "BackOff"
@@ -53,8 +54,8 @@ type Config struct {
 	Writer *podpatch.Writer
 }
 
-// Reports are the reasons why pods wait that are not written yet, the last of each pod. They are written by workers of their
-// own: many pods that no provider fits would otherwise take the workers and the requests of assignments.
+// Reports are the reasons why pods wait that are not written yet, the last of each pod. They are written by workers of
+// their own: many pods that no provider fits would otherwise take the workers and the requests of assignments.
 type Reports struct {
 	Config
 

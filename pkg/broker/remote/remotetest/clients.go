@@ -25,7 +25,8 @@ import (
 	offloadingclient "github.com/liqotech/liqo/pkg/client/clientset/versioned/typed/offloading/v1beta1"
 )
 
-// Kube returns a client of Kubernetes whose lists of pods are also answered as JSON, which the fakes of client-go are not.
+// Kube returns a client of Kubernetes whose lists of pods are also answered as JSON, which the fakes of client-go are
+// not.
 func Kube(fake kubernetes.Interface) kubernetes.Interface {
 	return kube{Interface: fake, lists: lists(func(ctx context.Context, namespace string, options metav1.ListOptions) (any, error) {
 		return fake.CoreV1().Pods(namespace).List(ctx, options)
@@ -98,7 +99,8 @@ func answerOf(answer any, err error) (*http.Response, error) {
 	}, err
 }
 
-// Probes returns a client for probes of an API server that is ready and has no pod, unless the fake fails to read the version.
+// Probes returns a client for probes of an API server that is ready and has no pod, unless the fake fails to read the
+// version.
 func Probes(fake kubernetes.Interface) rest.Interface {
 	return restClient(func(r *http.Request) (*http.Response, error) {
 		if _, err := fake.Discovery().ServerVersion(); err != nil {

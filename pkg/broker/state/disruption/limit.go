@@ -18,8 +18,8 @@ const (
 	silence = 2 * longestDelay
 )
 
-// Limit lets so many pods move at once, in the order in which they asked. So moves are as fast as the other providers start
-// pods. A pod that need not move any more leaves the queue, so that the others do not wait behind it.
+// Limit lets so many pods move at once, in the order in which they asked. So moves are as fast as the other providers
+// start pods. A pod that need not move any more leaves the queue, so that the others do not wait behind it.
 type Limit struct {
 	most    int
 	waiting []waiter

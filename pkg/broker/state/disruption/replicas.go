@@ -144,8 +144,8 @@ func (t *Turns) Next(of *corev1.Pod) []types.NamespacedName {
 	return t.first(replicasKey{of.Namespace, placement.ReplicasOf(of)})
 }
 
-// NextIn returns the pods to try after any pod of a namespace is gone, or has ended: the one that has waited longest among
-// each replicas.
+// NextIn returns the pods to try after any pod of a namespace is gone, or has ended: the one that has waited longest
+// among each replicas.
 func (t *Turns) NextIn(namespace string) (names []types.NamespacedName) {
 	for key := range t.waiting {
 		if key.namespace == namespace {

@@ -18,8 +18,8 @@ const (
 	// KPIs. Up to retryJitter is added, by the UID, so that pods that began to wait together are not tried together.
 	retryInterval = 30 * time.Second
 	retryJitter   = 15 * time.Second
-	// MaxWoken is how many pods are tried at once because of changes, and maxChecks how many pairs of a pod and a slice are
-	// compared while nothing else is decided: the next ones follow.
+	// MaxWoken is how many pods are tried at once because of changes, and maxChecks how many pairs of a pod and a slice
+	// are compared while nothing else is decided: the next ones follow.
 	MaxWoken  = 200
 	maxChecks = 50_000
 )
@@ -49,7 +49,8 @@ type Pod struct {
 // AwaitGrant records that the pod is beyond the grant of its consumer: no change of a provider concerns it.
 func (p *Pod) AwaitGrant() { p.awaitsGrant = true }
 
-// AwaitsGrant reports whether the pod was beyond the grant of its consumer when it was tried last, and has not fitted into it since.
+// AwaitsGrant reports whether the pod was beyond the grant of its consumer when it was tried last, and has not fitted
+// into it since.
 func (p *Pod) AwaitsGrant() bool { return p.awaitsGrant }
 
 // RetryWithinGrant has the pod tried next, once, because it fits into the grant of its consumer.
@@ -84,8 +85,8 @@ func lacksRoom(f verdict.Filter) bool {
 
 // Queue has the changes for which pods may be tried again.
 type Queue struct {
-	// openings are the VirtualNodes that may take more pods than when the pods were woken last, with the number of the last
-	// change there; changes is the last number.
+	// openings are the VirtualNodes that may take more pods than when the pods were woken last, with the number of the
+	// last change there; changes is the last number.
 	openings map[scheduler.Place]uint64
 	changes  uint64
 	// triedOn are the ids of the providers of the last try.
