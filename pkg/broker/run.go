@@ -330,7 +330,7 @@ func (b *Broker) setUpServers(ctx context.Context, mgr manager.Manager) error {
 		manager.RunnableFunc(func(ctx context.Context) error { return kubeletapi.Run(ctx, b.kubelet) }),
 	}
 	if b.cfg.IPAM != nil {
-		if err := network.IndexPodAddresses(ctx, mgr.GetFieldIndexer()); err != nil {
+		if err := network.PrepareCache(ctx, mgr.GetCache()); err != nil {
 			return err
 		}
 		ipam := network.RemoteIPAM{

@@ -8,9 +8,14 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/auth"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
@@ -32,7 +37,7 @@ type IPAMConfig struct {
 type RemoteIPAM struct {
 	Config IPAMConfig
 	Log    logr.Logger
-	// Reader is the cache, with the index of IndexPodAddresses.
+	// Reader is the cache, prepared by PrepareCache.
 	Reader client.Reader
 	// Kube reads the client CA, unless ClientCAFile is set.
 	Kube         kubernetes.Interface
@@ -42,10 +47,19 @@ type RemoteIPAM struct {
 	Metrics     *ipam.Metrics
 }
 
-// IndexPodAddresses lets the remote IPAM find pods by address; it must be called before the caches start.
-func IndexPodAddresses(ctx context.Context, indexer client.FieldIndexer) error {
-	if err := indexer.IndexField(ctx, &corev1.Pod{}, podAddressIndex, indexPodAddress); err != nil {
+// PrepareCache indexes pods by address, and starts the informers of everything that the remote IPAM reads. It must be
+// called before the caches start. Without it, the first call to a replica that does not lead would start an informer, and
+// wait for it, up to its deadline. Kinds that are not installed are left out.
+func PrepareCache(ctx context.Context, caches cache.Cache) error {
+	if err := caches.IndexField(ctx, &corev1.Pod{}, podAddressIndex, indexPodAddress); err != nil {
 		return fmt.Errorf("index of pods by address: %w", err)
+	}
+	for _, kind := range []client.Object{
+		&corev1.Namespace{}, &ipamv1alpha1.IP{}, &ipamv1alpha1.Network{}, &networkingv1beta1.Configuration{},
+	} {
+		if _, err := caches.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil && !meta.IsNoMatchError(err) {
+			return fmt.Errorf("cache of the remote IPAM: %T: %w", kind, err)
+		}
 	}
 	return nil
 }
