@@ -54,7 +54,9 @@ func run(args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	names, err := exec.Command("git", "-C", *directory, "ls-files", "-z", "*.go", "*.md").Output()
+	git := exec.Command("git", "ls-files", "-z", "*.go", "*.md")
+	git.Dir = *directory
+	names, err := git.Output()
 	if err != nil {
 		return fmt.Errorf("git ls-files: %w", err)
 	}
