@@ -113,7 +113,10 @@ func (o *observation) node(t *testing.T, c *liqov0.Cluster, name string) {
 		if err := c.Client.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
 			return err
 		}
-		if slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == corev1.TaintNodeNotReady }) {
+		// Kubernetes removes its taints some time after the Node is Ready.
+		if slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+			return taint.Key == corev1.TaintNodeNotReady || taint.Key == corev1.TaintNodeUnreachable
+		}) {
 			return fmt.Errorf("its taints are %v", node.Spec.Taints)
 		}
 		return nil
