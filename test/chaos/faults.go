@@ -78,9 +78,13 @@ func withoutEtcd(home bool) func(context.Context, *sandbox.Sandbox, string) (und
 		etcd, err := killed("/etcd")(ctx, s, cluster)
 		manager, managerErr := killed("/kube-controller-manager")(ctx, s, cluster)
 		return func(ctx context.Context) error {
-			return errors.Join(etcd(ctx), retried(ctx, func(ctx context.Context) error {
+			if err := etcd(ctx); err != nil {
+				return err
+			}
+			answers := func(ctx context.Context) error {
 				return s.Cluster(cluster).Client.List(ctx, &corev1.NamespaceList{}, client.Limit(1))
-			}), manager(ctx))
+			}
+			return errors.Join(retried(ctx, answers), manager(ctx))
 		}, errors.Join(err, managerErr)
 	}
 }

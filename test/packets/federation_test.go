@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -160,16 +161,10 @@ func (f *federation) waitReady(t *testing.T, c *sandbox.Cluster, pod *corev1.Pod
 		if err := c.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 			return err
 		}
-		if pod.Status.PodIP == "" || !ready(pod) {
+		if pod.Status.PodIP == "" || !podutil.IsPodReady(pod) {
 			return fmt.Errorf("pod %s of %s is %s at %q", pod.Name, c.Name, pod.Status.Phase, pod.Status.PodIP)
 		}
 		return nil
-	})
-}
-
-func ready(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
@@ -262,7 +263,7 @@ func (f *federation) awaitMove(t *testing.T, from *http.Client, pod *corev1.Pod)
 		if err := f.consumer.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 			return err
 		}
-		if now := place(pod); now == old || !ready(pod) || pod.Status.PodIP == "" {
+		if now := place(pod); now == old || !podutil.IsPodReady(pod) || pod.Status.PodIP == "" {
 			return fmt.Errorf("the pod is at %q", now)
 		}
 		got, err := ask(ctx, from, endpoint(pod.Status.PodIP))
@@ -302,7 +303,7 @@ func (f *federation) drainedOfTwo(t *testing.T) {
 		if err := f.consumer.Client.Get(ctx, client.ObjectKeyFromObject(pod), &now); err != nil {
 			return err
 		}
-		if ready(&now) && place(&now) == old {
+		if podutil.IsPodReady(&now) && place(&now) == old {
 			return errors.New("the pod is still Ready")
 		}
 		return nil
@@ -311,7 +312,7 @@ func (f *federation) drainedOfTwo(t *testing.T) {
 	before := f.awaitMove(t, from, pod)
 	attempts := traffic()
 	report(t, "drained of two", old, before, pod, attempts)
-	readyAgain := readySince(pod)
+	readyAgain := podutil.GetPodReadyCondition(pod.Status).LastTransitionTime.Time // In seconds.
 	mayFail := func(at time.Time) bool {
 		for _, since := range []time.Time{notReady, readyAgain} { // The latter: Liqo translates its new address up to 0.3 s later.
 			if d := at.Sub(since); d > -requestTimeout && d < sandbox.Crowded(proxied) {
@@ -325,12 +326,6 @@ func (f *federation) drainedOfTwo(t *testing.T) {
 			assert.NoError(t, a.err, "%s after the pod was not Ready, %s after it was Ready again", a.at.Sub(notReady), a.at.Sub(readyAgain))
 		}
 	}
-}
-
-// readySince returns when a Ready pod became Ready, with a precision of seconds.
-func readySince(pod *corev1.Pod) time.Time {
-	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
-	return pod.Status.Conditions[i].LastTransitionTime.Time
 }
 
 // failedOver stops all processes at the provider of a pod under traffic.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
@@ -118,7 +119,7 @@ func deletePod(t *testing.T, c *sandbox.Cluster, namespace, prefix string) {
 			return err
 		}
 		for i := range now {
-			if !old[now[i].Name] && ready(&now[i]) {
+			if !old[now[i].Name] && podutil.IsPodReady(&now[i]) {
 				return nil
 			}
 		}

@@ -66,20 +66,19 @@ func (p *Provider) madeOf() map[types.UID]types.UID {
 }
 
 // faultsAt returns when faults of some kinds affected a provider.
-func (r *Record) faultsAt(provider string, kinds ...string) (all []span) {
-	for i := range r.Faults {
-		if f := &r.Faults[i]; f.Provider == provider && slices.Contains(kinds, f.Kind) {
-			all = append(all, span{f.From, f.Until})
-		}
-	}
-	return all
+func (r *Record) faultsAt(provider string, kinds ...string) []span {
+	return r.spans(provider, kinds, func(f *Fault) time.Time { return f.Until })
 }
 
 // certainAt returns when faults certainly had their effect at a provider.
-func (r *Record) certainAt(provider string, kinds ...string) (all []span) {
+func (r *Record) certainAt(provider string, kinds ...string) []span {
+	return r.spans(provider, kinds, (*Fault).certain)
+}
+
+func (r *Record) spans(provider string, kinds []string, end func(*Fault) time.Time) (all []span) {
 	for i := range r.Faults {
 		if f := &r.Faults[i]; f.Provider == provider && slices.Contains(kinds, f.Kind) {
-			all = append(all, span{f.From, f.certain()})
+			all = append(all, span{f.From, end(f)})
 		}
 	}
 	return all
