@@ -3,6 +3,7 @@ package kubeletapi
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -53,21 +54,26 @@ type Config struct {
 
 // Run serves the API until ctx ends, and then returns nil.
 func Run(ctx context.Context, cfg Config) error {
-	own := cfg.Certificate == nil
-	if own {
-		var err error
-		if cfg.Certificate, err = NewServingCertificate(cfg); err != nil {
-			return fmt.Errorf("kubelet API: %w", err)
-		}
-	}
-	gate, err := newGate(cfg)
-	if err != nil {
-		return fmt.Errorf("kubelet API: %w", err)
-	}
 	// All addresses of both IP families. Liqo listens on IPv4 only.
 	ln, err := httpserve.Listen(ctx, net.JoinHostPort("", fmt.Sprint(cfg.Port)), "--listen-port")
 	if err != nil {
 		return fmt.Errorf("kubelet API: %w", err)
+	}
+	return serve(ctx, cfg, ln)
+}
+
+// serve serves the API at ln, and closes it. The gate comes last of what may fail: goroutines run from its creation on.
+func serve(ctx context.Context, cfg Config, ln net.Listener) error {
+	own := cfg.Certificate == nil
+	if own {
+		var err error
+		if cfg.Certificate, err = NewServingCertificate(cfg); err != nil {
+			return fmt.Errorf("kubelet API: %w", errors.Join(err, ln.Close()))
+		}
+	}
+	gate, err := newGate(cfg)
+	if err != nil {
+		return fmt.Errorf("kubelet API: %w", errors.Join(err, ln.Close()))
 	}
 
 	server := &http.Server{ //nolint:gosec // httpserve.Run sets ReadHeaderTimeout.

@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr/testr"
 	"github.com/gorilla/websocket"
@@ -208,20 +207,18 @@ func TestReadsThroughTheGate(t *testing.T) {
 func TestRunStopsWithItsContext(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	ca := newAuthority(t)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	port := free.Addr().(*net.TCPAddr).Port
-	require.NoError(t, free.Close())
 	pods := &echoPods{following: make(chan struct{})}
 
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- Run(ctx, Config{
-			Log: testr.New(t), NodeName: "vnode", NodeIP: "127.0.0.1", Port: uint16(port), ClientCAFile: ca.file(),
+		ended <- serve(ctx, Config{
+			Log: testr.New(t), NodeName: "vnode", NodeIP: "127.0.0.1", ClientCAFile: ca.file(),
 			CertificateType: CertificateSelfSigned, Local: (&reviews{}).client(),
 			Handler: NewHandler(testr.New(t), pods, nil),
-		})
+		}, ln)
 	}()
 
 	transport := &http.Transport{TLSClientConfig: &tls.Config{
@@ -235,13 +232,10 @@ func TestRunStopsWithItsContext(t *testing.T) {
 	}}
 	defer transport.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
-		"https://127.0.0.1:"+strconv.Itoa(port)+logsPath+"?follow=true", http.NoBody)
+		"https://"+ln.Addr().String()+logsPath+"?follow=true", http.NoBody)
 	require.NoError(t, err)
-	var response *http.Response
-	require.Eventually(t, func() bool {
-		response, err = (&http.Client{Transport: transport}).Do(request)
-		return err == nil
-	}, time.Minute, 10*time.Millisecond) // It generates an RSA key first.
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	require.NoError(t, err)
 	defer response.Body.Close()
 	line, err := bufio.NewReader(response.Body).ReadString('\n')
 	require.NoError(t, err)
@@ -250,4 +244,18 @@ func TestRunStopsWithItsContext(t *testing.T) {
 	stop()
 	<-pods.following
 	require.NoError(t, <-ended)
+}
+
+func TestAPortThatIsTakenIsAnError(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	ca := newAuthority(t)
+	taken, err := net.Listen("tcp", ":0")
+	require.NoError(t, err)
+	defer taken.Close()
+	port := taken.Addr().(*net.TCPAddr).Port
+	err = Run(t.Context(), Config{
+		Log: testr.New(t), NodeName: "vnode", NodeIP: "127.0.0.1", Port: uint16(port), ClientCAFile: ca.file(),
+		CertificateType: CertificateSelfSigned, Local: (&reviews{}).client(),
+	})
+	require.ErrorContains(t, err, "--listen-port")
 }
