@@ -110,7 +110,7 @@ func (c *cycle) begin(s *State, now time.Time, pod *Pod, policy *Policy) {
 	}
 	if pod.App != "" {
 		c.app = s.apps[pod.App]
-		if own := s.assignments[pod.UID]; own.app == pod.App {
+		if own := s.assignments[pod.holder()]; own.app == pod.App {
 			c.own = own.load
 		}
 		available |= score.App

@@ -5,7 +5,6 @@ import (
 	"math"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/amounts"
@@ -81,8 +80,8 @@ func (s *State) discount(kept *assignment) {
 	}
 }
 
-// AccountOf returns the account that counts a pod; the zero Account if none does.
-func (s *State) AccountOf(uid types.UID) Account { return s.assignments[uid].account }
+// AccountOf returns the account that counts a holder; the zero Account if none does.
+func (s *State) AccountOf(of Holder) Account { return s.assignments[of].account }
 
 // Budget is the part of a consumer's grant that its pods leave free, in the State at the time of the call.
 type Budget struct {
@@ -126,16 +125,16 @@ func (b *Budget) Beyond(creator string, d Demand) string {
 	if !found {
 		return ""
 	}
-	whose := "the grants of consumer " + b.consumer
+	whose := "grants of consumer " + b.consumer
 	if !lacks.together {
-		whose = "the grant of user " + creator + " of consumer " + b.consumer
+		whose = "grant of user " + creator + " of consumer " + b.consumer
 	}
 	name := corev1.ResourceName(lacks.wanted.Name)
 	text := func(amount int64) string {
 		quantity := resources.Quantity(name, max(amount, 0))
 		return quantity.String()
 	}
-	return fmt.Sprintf("more than is left of %s: %s: %s requested, %s granted", whose, name, text(lacks.wanted.Amount), text(lacks.granted))
+	return fmt.Sprintf("exceeds the remaining %s: %s: %s requested, %s granted", whose, name, text(lacks.wanted.Amount), text(lacks.granted))
 }
 
 // lack is a resource of which not enough is free.

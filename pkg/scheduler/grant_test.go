@@ -51,9 +51,9 @@ func TestWhatIsLeftOfAGrant(t *testing.T) {
 			if tc.granted == nil {
 				grant.ByCreator = nil
 			}
-			whose := "more than is left of the grant of user " + tc.creator + " of consumer c1: "
+			whose := "exceeds the remaining grant of user " + tc.creator + " of consumer c1: "
 			if tc.creator == "" {
-				whose = "more than is left of the grants of consumer c1: "
+				whose = "exceeds the remaining grants of consumer c1: "
 			}
 			got := s.Budget("c1", grant).Beyond(tc.creator, s.Demand(tc.asks))
 			if tc.want == "" {
@@ -76,9 +76,9 @@ func TestPodsWithAndWithoutAUserFitIntoTheSum(t *testing.T) {
 	require.True(t, s.Budget("c1", grant).Fits("two", cpu(2000)))
 	s.Assign(Assignment{UID: "b", Account: Account{"c1", ""}, Requests: amounts{"cpu": 2500}})
 	require.False(t, s.Budget("c1", grant).Fits("two", cpu(501)), "500m are left of all")
-	require.Equal(t, "more than is left of the grants of consumer c1: cpu: 501m requested, 4 granted", s.Budget("c1", grant).Beyond("two", cpu(501)))
+	require.Equal(t, "exceeds the remaining grants of consumer c1: cpu: 501m requested, 4 granted", s.Budget("c1", grant).Beyond("two", cpu(501)))
 	require.True(t, s.Budget("c1", grant).Fits("two", cpu(500)))
-	s.Release("b")
+	s.Release(HolderOf("b"))
 	require.True(t, s.Budget("c1", grant).Fits("two", cpu(2000)))
 
 	budget := s.Budget("c1", grant)
@@ -94,7 +94,7 @@ func TestWhatIsTakenIsNotLeft(t *testing.T) {
 		require.True(t, budget.Fits("one", one))
 		budget.Take("one", one)
 	}
-	require.Equal(t, "more than is left of the grant of user one of consumer c1: cpu: 1 requested, 2 granted", budget.Beyond("one", one))
+	require.Equal(t, "exceeds the remaining grant of user one of consumer c1: cpu: 1 requested, 2 granted", budget.Beyond("one", one))
 }
 
 func TestSumsOfAccountsDoNotOverflow(t *testing.T) {
@@ -106,7 +106,7 @@ func TestSumsOfAccountsDoNotOverflow(t *testing.T) {
 	budget := s.Budget("c1", &Grant{Sum: resources.Amounts{"cpu": math.MaxInt64}})
 	require.False(t, budget.Fits("", s.Demand(resources.Amounts{"cpu": 1})))
 	for i := range 2000 {
-		s.Release(typesUID(strconv.Itoa(i)))
+		s.Release(HolderOf(typesUID(strconv.Itoa(i))))
 	}
 	require.Empty(t, s.accounts)
 	require.Empty(t, s.consumers)
@@ -130,13 +130,13 @@ func TestSumsOfAccountsAreThoseOfTheirAssignments(t *testing.T) {
 			uid := uids.Draw(t, "uid")
 			switch rapid.IntRange(0, 4).Draw(t, "step") {
 			case 0:
-				s.Release(typesUID(uid))
+				s.Release(HolderOf(typesUID(uid)))
 				delete(counted, uid)
 			case 1:
 				s.RemoveProvider(rapid.SampledFrom(providers).Draw(t, "removed").ID)
 			case 2:
 				snapshot := s.Snapshot(&Pod{UID: typesUID(uid)})
-				snapshot.Release(typesUID(uid))
+				snapshot.Release(HolderOf(typesUID(uid)))
 			default:
 				a := Assignment{
 					UID: typesUID(uid), Account: rapid.SampledFrom(accounts).Draw(t, "account"),
@@ -177,7 +177,7 @@ func TestSumsOfAccountsAreThoseOfTheirAssignments(t *testing.T) {
 			require.False(t, shown, "a pod that is nowhere takes no room of the Node")
 		}
 		for uid := range counted {
-			s.Release(typesUID(uid))
+			s.Release(HolderOf(typesUID(uid)))
 		}
 		require.Empty(t, s.accounts)
 		require.Empty(t, s.consumers)

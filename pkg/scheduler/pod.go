@@ -13,7 +13,9 @@ import (
 
 // Pod has the data of a pod that a decision reads.
 type Pod struct {
-	UID             types.UID
+	UID types.UID
+	// Use is the use for which a decision counts the requests (Holder); it is zero for the pod's own.
+	Use             Use
 	Namespace, Name string
 	// Consumer is the id of the cluster that the pod came from; "" is this one. That cluster is never chosen.
 	Consumer string
@@ -41,6 +43,8 @@ type Selection struct {
 	Only bool
 	IDs  sets.Set[string]
 }
+
+func (p *Pod) holder() Holder { return Holder{UID: p.UID, Use: p.Use} }
 
 // selects reports whether the pod's consumer selected a provider.
 func (p *Pod) selects(id string) bool {

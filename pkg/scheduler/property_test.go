@@ -145,7 +145,7 @@ func TestAReserveNeverExceedsAGrant(t *testing.T) {
 		for i := range rapid.IntRange(1, 40).Draw(t, "pods") {
 			pod := drawPod(t, "new-"+strconv.Itoa(i))
 			if rapid.IntRange(0, 5).Draw(t, "release") == 0 {
-				s.Release(typesUID("new-" + strconv.Itoa(i/2)))
+				s.Release(HolderOf(typesUID("new-" + strconv.Itoa(i/2))))
 			}
 			s.Decide(now, pod, policy, &d)
 			if d.Provider == "" {

@@ -53,10 +53,36 @@ type Place struct {
 	Provider, VirtualNode string
 }
 
+// Use tells apart the amounts that are counted for one UID.
+type Use string
+
+// The uses of amounts beside a pod's own requests. None of them counts as a pod of an application.
+const (
+	// ReservedElsewhere amounts are reserved for a pod that is still counted at another place.
+	ReservedElsewhere Use = "reserved elsewhere"
+	// Withheld amounts are those that a provider turned out to lack when it refused the pod.
+	Withheld Use = "withheld"
+	// KeptForSuccessor amounts are part of an account, for the next pod of a ShadowPod, whose UID it is.
+	KeptForSuccessor Use = "kept for a successor"
+)
+
+// Holder is the key of an assignment.
+type Holder struct {
+	UID types.UID
+	Use Use
+	// At is the Place of Withheld amounts: several providers may have refused one pod. It is zero for the other uses.
+	At Place
+}
+
+// HolderOf returns the Holder of a pod's own requests.
+func HolderOf(uid types.UID) Holder { return Holder{UID: uid} }
+
 // Assignment is one pod on one slice, which is its Place.
 type Assignment struct {
 	Place
 	UID types.UID
+	// Use is zero for the pod's own requests.
+	Use Use
 	// Account is the account that counts the pod. It is zero if the amount is not a pod's, or if the pod is already
 	// counted elsewhere.
 	Account Account
@@ -66,4 +92,13 @@ type Assignment struct {
 	Requests resources.Amounts
 	// Ended means that the pod has ended: only the slice's quota still counts it.
 	Ended bool
+}
+
+// Holder returns the key of the assignment: of two with the same key the later one replaces the other.
+func (a *Assignment) Holder() Holder {
+	h := Holder{UID: a.UID, Use: a.Use}
+	if a.Use == Withheld {
+		h.At = a.Place
+	}
+	return h
 }

@@ -13,8 +13,8 @@ func TestRoomIsWhatASliceHasFree(t *testing.T) {
 	s := stateOf(ready("q"), ready("r", func(p *Provider) { p.Enabled = false }))
 	early := s.Demand(resources.Amounts{gpu: 1})
 	s.Assign(Assignment{UID: "one", Place: Place{"q", "q"}, Requests: resources.Amounts{corev1.ResourceCPU: 5000, corev1.ResourcePods: 1}})
-	require.Equal(t, Place{"q", "q"}, s.PlaceOf("one"))
-	require.Empty(t, s.PlaceOf("other"))
+	require.Equal(t, Place{"q", "q"}, s.PlaceOf(HolderOf("one")))
+	require.Empty(t, s.PlaceOf(HolderOf("other")))
 	for _, unusable := range []Place{{"r", "r"}, {"q", "other"}, {"other", "q"}} {
 		_, usable := s.Room(unusable, "")
 		require.False(t, usable, unusable)

@@ -3,8 +3,6 @@ package scheduler
 import (
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
@@ -13,7 +11,7 @@ import (
 func (s *State) Snapshot(pod *Pod) *State {
 	copied := &State{
 		table: s.table.Clone(), generation: s.generation, loads: make(map[Place]*load, len(s.loads)),
-		assignments: make(map[types.UID]assignment), apps: make(map[string]map[*load]int),
+		assignments: make(map[Holder]assignment), apps: make(map[string]map[*load]int),
 	}
 	// Objects of one kind are allocated together: there are hundreds of them.
 	var (
@@ -53,10 +51,10 @@ func (s *State) Snapshot(pod *Pod) *State {
 			copied.apps[pod.App][loadOf(l)] = count
 		}
 	}
-	if own, assigned := s.assignments[pod.UID]; assigned {
+	if own, assigned := s.assignments[pod.holder()]; assigned {
 		own.load = loadOf(own.load)
 		own.account = Account{} // No decision reads the sums of accounts.
-		copied.assignments[pod.UID] = own
+		copied.assignments[pod.holder()] = own
 	}
 	return copied
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/amounts"
@@ -21,7 +20,7 @@ type State struct {
 	generation *generation
 	// loads has the load of every slice of a provider, and of every assignment.
 	loads       map[Place]*load
-	assignments map[types.UID]assignment
+	assignments map[Holder]assignment
 	// apps has, by application, the number of its pods in each load.
 	apps map[string]map[*load]int
 	// accounts and consumers are the sums of the assignments by account, and by consumer.
@@ -60,7 +59,7 @@ func NewState() *State {
 		table:       amounts.NewTable(),
 		generation:  &generation{},
 		loads:       make(map[Place]*load),
-		assignments: make(map[types.UID]assignment),
+		assignments: make(map[Holder]assignment),
 		apps:        make(map[string]map[*load]int),
 		accounts:    make(map[Account]*taken),
 		consumers:   make(map[string]*taken),
@@ -108,7 +107,8 @@ func (s *State) Providers() []Provider {
 // call replaces the place and the amounts of the previous one. An assignment to the zero Place is at no slice, and
 // counts in its account only.
 func (s *State) Assign(a Assignment) {
-	s.Release(a.UID)
+	holder := a.Holder()
+	s.Release(holder)
 	for name, amount := range a.Requests {
 		if amount > 0 { // A pod may request 0 of any name: the table would grow without bound.
 			s.table.Intern(name)
@@ -129,7 +129,7 @@ func (s *State) Assign(a Assignment) {
 			to.ended = to.ended.Add(r.Number, r.Amount)
 		}
 	}
-	s.assignments[a.UID] = kept
+	s.assignments[holder] = kept
 	if a.App == "" {
 		return
 	}
@@ -139,13 +139,13 @@ func (s *State) Assign(a Assignment) {
 	s.apps[a.App][to]++
 }
 
-// Release stops counting a pod. It does nothing for a pod that is not counted.
-func (s *State) Release(uid types.UID) {
-	kept, exists := s.assignments[uid]
+// Release stops counting a holder. It does nothing for one that is not counted.
+func (s *State) Release(of Holder) {
+	kept, exists := s.assignments[of]
 	if !exists {
 		return
 	}
-	delete(s.assignments, uid)
+	delete(s.assignments, of)
 	from := kept.load
 	from.assignments--
 	for _, r := range kept.requests {
@@ -166,17 +166,17 @@ func (s *State) Release(uid types.UID) {
 	s.discount(&kept)
 }
 
-// PlaceOf returns the place where a pod is counted; the zero Place if it is not.
-func (s *State) PlaceOf(uid types.UID) Place {
-	if kept, exists := s.assignments[uid]; exists {
+// PlaceOf returns the place where a holder is counted; the zero Place if it is not.
+func (s *State) PlaceOf(of Holder) Place {
+	if kept, exists := s.assignments[of]; exists {
 		return kept.load.at
 	}
 	return Place{}
 }
 
-// Counted returns the amounts counted for a pod, and their place; the zero Place if it is not counted.
-func (s *State) Counted(uid types.UID) (at Place, requests resources.Amounts) {
-	kept, exists := s.assignments[uid]
+// Counted returns the amounts counted for a holder, and their place; the zero Place if it is not counted.
+func (s *State) Counted(of Holder) (at Place, requests resources.Amounts) {
+	kept, exists := s.assignments[of]
 	if !exists {
 		return Place{}, nil
 	}
@@ -187,9 +187,9 @@ func (s *State) Counted(uid types.UID) (at Place, requests resources.Amounts) {
 	return kept.load.at, requests
 }
 
-// TakesMore reports whether a pod is counted with more of a resource than the amounts have.
-func (s *State) TakesMore(uid types.UID, than resources.Amounts) bool {
-	return slices.ContainsFunc(s.assignments[uid].requests, func(r amounts.Request) bool {
+// TakesMore reports whether a holder is counted with more of a resource than the amounts have.
+func (s *State) TakesMore(of Holder, than resources.Amounts) bool {
+	return slices.ContainsFunc(s.assignments[of].requests, func(r amounts.Request) bool {
 		return r.Amount > than[corev1.ResourceName(r.Name)]
 	})
 }

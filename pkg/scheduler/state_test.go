@@ -48,10 +48,10 @@ func TestAssignments(t *testing.T) {
 		p.Requests[corev1.ResourceCPU] = 7500
 	}), nil).Verdicts[0].Reason())
 
-	s.Release("a")
-	s.Release("b")
-	s.Release("b")
-	s.Release("never seen")
+	s.Release(HolderOf("a"))
+	s.Release(HolderOf("b"))
+	s.Release(HolderOf("b"))
+	s.Release(HolderOf("never seen"))
 	assigned("q", 0, 0)
 	assigned("nowhere", 0, 0)
 }
@@ -63,7 +63,7 @@ func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
 	s.Assign(Assignment{UID: "a", Place: Place{"q", "elsewhere"}, App: "app"})
 	s.SetProvider(ready("q", granted(sliceOf("q2", 1, 1))))
 	require.Len(t, s.loads, 2)
-	s.Release("a")
+	s.Release(HolderOf("a"))
 	s.RemoveProvider("q")
 	require.Empty(t, s.loads)
 	require.Empty(t, s.apps)
@@ -95,7 +95,7 @@ func TestAbsurdAmountsDoNotOverflow(t *testing.T) {
 	}
 	require.Equal(t, "insufficient cpu", decide(s, asking(), nil).Verdicts[0].Reason())
 	for _, uid := range []string{"a", "b", "c"} {
-		s.Release(typesUID(uid))
+		s.Release(HolderOf(typesUID(uid)))
 	}
 	require.Equal(t, "q", decide(s, asking(), nil).Provider)
 }
@@ -110,7 +110,7 @@ func TestSumsDoNotOverflow(t *testing.T) {
 	require.Equal(t, 2000, count)
 	require.Equal(t, int64(math.MaxInt64), assigned[corev1.ResourceEphemeralStorage])
 	for i := range 2000 {
-		s.Release(typesUID(strconv.Itoa(i)))
+		s.Release(HolderOf(typesUID(strconv.Itoa(i))))
 	}
 	assigned, _ = s.Assigned(Place{"q", "q"})
 	require.Empty(t, assigned)

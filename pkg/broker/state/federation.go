@@ -49,9 +49,8 @@ type Federation struct {
 	grants       map[string]*scheduler.Grant
 	grown        map[string]bool
 	predecessors map[types.NamespacedName]predecessor
-	// withheld are amounts that a provider turned out to lack, by the UID under which scheduler holds them, and until
-	// when.
-	withheld map[types.UID]time.Time
+	// withheld are the amounts that a provider turned out to lack, and until when.
+	withheld map[scheduler.Holder]time.Time
 	// limit and turns have the pods that wait before they move, queue those that wait for a provider.
 	limit *disruption.Limit
 	turns *disruption.Turns
@@ -73,7 +72,7 @@ func New(cfg Config) *Federation {
 	return &Federation{
 		cfg: cfg, scheduler: scheduler.NewState(),
 		limit: disruption.NewLimit(cfg.MovesAtOnce), turns: disruption.NewTurns(), queue: queue.New(),
-		pods: map[types.UID]*pod{}, byName: map[types.NamespacedName]types.UID{}, withheld: map[types.UID]time.Time{},
+		pods: map[types.UID]*pod{}, byName: map[types.NamespacedName]types.UID{}, withheld: map[scheduler.Holder]time.Time{},
 		providers: map[string]*provider{}, reservations: map[scheduler.Place]*reservation{}, reservedAgain: map[scheduler.Place]time.Time{},
 		earlier: map[string]map[string]Earlier{}, grants: map[string]*scheduler.Grant{}, grown: map[string]bool{},
 		predecessors: map[types.NamespacedName]predecessor{},

@@ -24,6 +24,10 @@ type predecessor struct {
 	until  time.Time
 }
 
+func (p predecessor) holder() scheduler.Holder {
+	return scheduler.Holder{UID: p.shadow, Use: scheduler.KeptForSuccessor}
+}
+
 // SetGrant records the grant of a consumer; nil forgets it, and then the consumer is not bounded.
 func (f *Federation) SetGrant(consumer string, g *scheduler.Grant) {
 	f.mu.Lock()
@@ -53,7 +57,7 @@ func (f *Federation) ObserveAccount(of *corev1.Pod, account scheduler.Account) {
 		return
 	}
 	p.account = account
-	if at, requests := f.scheduler.Counted(of.UID); requests != nil {
+	if at, requests := f.scheduler.Counted(scheduler.HolderOf(of.UID)); requests != nil {
 		a := placement.AssignmentOf(of, at)
 		a.Requests = requests
 		f.assign(a)
@@ -71,7 +75,7 @@ func (f *Federation) HasAccount(uid types.UID) bool {
 // beyondGrant reports whether a pod that was not admitted before requests more than is left of its consumer's grant,
 // and then has it wait for that. An admitted pod counts from now on, also while no provider fits.
 func (f *Federation) beyondGrant(p *pod, of *scheduler.Pod, into *scheduler.Decision) bool {
-	_, counted := f.scheduler.Counted(of.UID)
+	_, counted := f.scheduler.Counted(scheduler.HolderOf(of.UID))
 	if counted == nil {
 		p.account = of.Account
 	}
@@ -81,12 +85,12 @@ func (f *Federation) beyondGrant(p *pod, of *scheduler.Pod, into *scheduler.Deci
 	if !of.First || p.admitted {
 		p.admitted = true
 		if counted == nil {
-			f.admit(p, of.UID, of.Requests)
+			f.admit(p, scheduler.HolderOf(of.UID), of.Requests)
 		}
 		return false
 	}
 	if counted != nil {
-		f.release(of.UID) // It was counted while it waited for an earlier pod of its name.
+		f.release(scheduler.HolderOf(of.UID)) // It was counted while it waited for an earlier pod of its name.
 	}
 	g := f.grants[p.account.Consumer]
 	if g == nil {
@@ -103,12 +107,12 @@ func (f *Federation) beyondGrant(p *pod, of *scheduler.Pod, into *scheduler.Deci
 }
 
 // admit counts an admitted pod, which is at no provider, in its account.
-func (f *Federation) admit(p *pod, uid types.UID, requests resources.Amounts) {
+func (f *Federation) admit(p *pod, as scheduler.Holder, requests resources.Amounts) {
 	if p.account == (scheduler.Account{}) {
-		f.release(uid)
+		f.release(as)
 		return
 	}
-	f.assign(scheduler.Assignment{UID: uid, Account: p.account, Requests: requests})
+	f.assign(scheduler.Assignment{UID: as.UID, Use: as.Use, Account: p.account, Requests: requests})
 }
 
 // retryWithinGrants has the pods tried next, longest waiting first and at most queue.MaxWoken, that fit into a grant
@@ -174,15 +178,15 @@ func (f *Federation) fitIntoGrants(budgets map[string]*scheduler.Budget) (longes
 // not keep that pod waiting. Liqo creates no pod from a ShadowPod whose pod has ended, unless the pod was evicted
 // before Liqo saw the end. A pod that was never assigned counts only while it waits for an earlier one of its name.
 func (f *Federation) keepForSuccessor(p *pod, uid types.UID) {
-	_, requests := f.scheduler.Counted(uid)
+	_, requests := f.scheduler.Counted(scheduler.HolderOf(uid))
 	if p.shadow == "" || requests == nil || !p.admitted && !p.assumed || p.ended && !p.disrupted {
 		return
 	}
-	f.predecessors[p.name] = predecessor{shadow: p.shadow, until: f.cfg.Clock.Now().Add(successorWithin)}
-	f.admit(p, keptFor(p.name), requests)
+	f.forgetPredecessor(p.name)
+	kept := predecessor{shadow: p.shadow, until: f.cfg.Clock.Now().Add(successorWithin)}
+	f.predecessors[p.name] = kept
+	f.admit(p, kept.holder(), requests)
 }
-
-func keptFor(name types.NamespacedName) types.UID { return types.UID("kept/" + name.String()) }
 
 // observeShadow records from which ShadowPod a pod was made. If it succeeds an assigned pod of the same ShadowPod, it
 // takes over the kept part of the grant.
@@ -192,12 +196,12 @@ func (f *Federation) observeShadow(p *pod, of *corev1.Pod) {
 	if !kept {
 		return
 	}
-	account := f.scheduler.AccountOf(keptFor(p.name))
-	_, requests := f.scheduler.Counted(keptFor(p.name))
+	account := f.scheduler.AccountOf(before.holder())
+	_, requests := f.scheduler.Counted(before.holder())
 	f.forgetPredecessor(p.name)
 	if before.shadow == p.shadow {
 		p.admitted, p.account = true, account
-		f.admit(p, of.UID, requests)
+		f.admit(p, scheduler.HolderOf(of.UID), requests)
 	}
 }
 
@@ -217,8 +221,10 @@ func (f *Federation) ObserveNoSuccessor(name types.NamespacedName) {
 }
 
 func (f *Federation) forgetPredecessor(name types.NamespacedName) {
-	delete(f.predecessors, name)
-	f.release(keptFor(name))
+	if before, kept := f.predecessors[name]; kept {
+		delete(f.predecessors, name)
+		f.release(before.holder())
+	}
 }
 
 func (f *Federation) expirePredecessors(now time.Time) {

@@ -95,7 +95,7 @@ func TestNewPodsAreBoundedByTheGrantOfTheirUser(t *testing.T) {
 		f.grant(users{"one": 1500, "two": 500})
 		f.fits(t, ofUser("one", "a", "1"), "a grant is used up to the last bit")
 		_, beyond := f.consume(ofUser("one", "b", "500m"))
-		require.Equal(t, "more than is left of the grant of user one of consumer c1: cpu: 500m requested, 1500m granted", beyond)
+		require.Equal(t, "exceeds the remaining grant of user one of consumer c1: cpu: 500m requested, 1500m granted", beyond)
 		require.Equal(t, 1, f.Counts().Unassigned)
 		f.fits(t, ofUser("two", "c", "500m"), "another slice has its own grant")
 		require.NotEmpty(t, f.try("local", 100, nil), "pods of this cluster have no grant")
@@ -349,7 +349,7 @@ func TestThePartOfASuccessorIsItsOwnAtOnce(t *testing.T) {
 	f.fits(t, ofUser("one", "other", "1"))
 	f.gone("other")
 	f.ObserveNoSuccessor(types.NamespacedName{Namespace: "ns", Name: "other"})
-	_, requests := f.scheduler.Counted(keptFor(name(next)))
+	_, requests := f.scheduler.Counted(f.predecessors[name(next)].holder())
 	require.Nil(t, requests)
 }
 

@@ -40,7 +40,7 @@ func mayRun(of *corev1.Pod) bool {
 
 // remember keeps the place of a pod that is gone.
 func (f *Federation) remember(uid types.UID, p *pod) {
-	at, _ := f.scheduler.Counted(uid)
+	at, _ := f.scheduler.Counted(scheduler.HolderOf(uid))
 	if at == (scheduler.Place{}) || !p.mayRun || p.left == at {
 		return
 	}

@@ -52,7 +52,7 @@ type pod struct {
 	// refusedUntil has, by VirtualNode, the end of the pod's back-off there, as of its last decision, without those
 	// that had expired then.
 	refusedUntil map[string]time.Time
-	// reserved means that capacity elsewhere is reserved for the pod, which is assigned or leaving, under reservedFor.
+	// reserved means that capacity elsewhere is reserved for the pod, which is assigned or leaving.
 	reserved bool
 	// nowhere means that the pod stays at an unreachable provider because no other fits.
 	nowhere bool
@@ -114,7 +114,7 @@ func (f *Federation) forget(uid types.UID) {
 		f.remember(uid, p)
 		f.keepForSuccessor(p, uid)
 	}
-	f.release(uid)
+	f.release(scheduler.HolderOf(uid))
 	f.limit.Forget(uid)
 	f.endReservationFor(uid)
 	if p := f.pods[uid]; p != nil {
@@ -193,7 +193,7 @@ func isPending(pod *corev1.Pod) bool {
 // that it requested since it was assigned there. After that a resize changes nothing.
 func (f *Federation) assignPod(of *corev1.Pod, at scheduler.Place) {
 	a := placement.AssignmentOf(of, at)
-	before, counted := f.scheduler.Counted(of.UID)
+	before, counted := f.scheduler.Counted(scheduler.HolderOf(of.UID))
 	if before != at {
 		f.assign(a)
 		return
@@ -267,11 +267,11 @@ func (f *Federation) ObserveLeft(of *corev1.Pod, from scheduler.Place) {
 	p.left = from
 	f.forgetEarlier(p.name)
 	if of.Annotations[v1alpha1.AssignedAtAnnotation] == "" && !p.admitted {
-		f.release(of.UID) // It waited for an earlier pod of its name.
+		f.release(scheduler.HolderOf(of.UID)) // It waited for an earlier pod of its name.
 		return
 	}
 	p.admitted = true
-	f.admit(p, of.UID, placement.AssignmentOf(of, scheduler.Place{}).Requests)
+	f.admit(p, scheduler.HolderOf(of.UID), placement.AssignmentOf(of, scheduler.Place{}).Requests)
 }
 
 // HasLeft reports whether a moving pod no longer exists at a VirtualNode.
@@ -346,7 +346,7 @@ func (f *Federation) ReserveElsewhere(of *scheduler.Pod, policy *scheduler.Polic
 	p := f.record(types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, of.UID)
 	f.unreserve(p, of.UID)
 	other := *of
-	other.UID = reservedFor(of.UID)
+	other.Use = scheduler.ReservedElsewhere
 	if scheduler.Evaluates(&other, policy) {
 		f.decideUnlocked(f.scheduler.Snapshot(&other), &other, policy, into)
 		if f.pods[of.UID] != p || p.ended {
@@ -361,19 +361,16 @@ func (f *Federation) ReserveElsewhere(of *scheduler.Pod, policy *scheduler.Polic
 	}
 	p.reserved = true
 	f.assign(scheduler.Assignment{
-		UID: other.UID, Place: scheduler.Place{Provider: into.Provider, VirtualNode: into.VirtualNode}, Requests: of.Requests,
+		UID: other.UID, Use: other.Use, Place: scheduler.Place{Provider: into.Provider, VirtualNode: into.VirtualNode}, Requests: of.Requests,
 	})
 	return true
 }
-
-// reservedFor is the UID under which capacity is reserved for a pod that is still counted elsewhere.
-func reservedFor(uid types.UID) types.UID { return "reserved/" + uid }
 
 // unreserve frees the capacity that ReserveElsewhere reserved for a pod.
 func (f *Federation) unreserve(p *pod, uid types.UID) {
 	if p.reserved {
 		p.reserved = false
-		f.release(reservedFor(uid))
+		f.release(scheduler.Holder{UID: uid, Use: scheduler.ReservedElsewhere})
 	}
 }
 
@@ -396,10 +393,10 @@ func (f *Federation) Forget(uid types.UID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p := f.pods[uid]
-	if _, requests := f.scheduler.Counted(uid); p != nil && p.admitted && requests != nil {
-		f.admit(p, uid, requests)
+	if _, requests := f.scheduler.Counted(scheduler.HolderOf(uid)); p != nil && p.admitted && requests != nil {
+		f.admit(p, scheduler.HolderOf(uid), requests)
 	} else {
-		f.release(uid)
+		f.release(scheduler.HolderOf(uid))
 	}
 	if p != nil {
 		p.assumed, p.uncertain = false, false
@@ -578,9 +575,9 @@ func (f *Federation) ObserveRefused(of *corev1.Pod, r Refusal) {
 	if amount := requests[r.Lacks]; amount > 0 {
 		requests = resources.Amounts{r.Lacks: amount}
 	}
-	id := types.UID("refused/" + r.By.Provider + "/" + r.By.VirtualNode + "/" + string(of.UID))
-	f.withheld[id] = r.Until
-	f.assign(scheduler.Assignment{UID: id, Place: r.By, Requests: requests})
+	withheld := scheduler.Assignment{UID: of.UID, Use: scheduler.Withheld, Place: r.By, Requests: requests}
+	f.withheld[withheld.Holder()] = r.Until
+	f.assign(withheld)
 }
 
 // ExpireRefusals forgets expired refusals: pods that waited for their end are tried again.
@@ -598,10 +595,10 @@ func (f *Federation) ExpireRefusals() {
 			}
 		}
 	}
-	for id, until := range f.withheld {
+	for holder, until := range f.withheld {
 		if !until.After(now) {
-			delete(f.withheld, id)
-			f.release(id)
+			delete(f.withheld, holder)
+			f.release(holder)
 		}
 	}
 }

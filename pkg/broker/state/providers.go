@@ -431,7 +431,7 @@ func (f *Federation) Room() (room resources.Amounts, usable int, unlimited bool)
 		room.Add(roomAt(nil, load))
 	}
 	for uid, p := range f.pods {
-		if p.requests != nil && f.scheduler.PlaceOf(uid) == (scheduler.Place{}) {
+		if p.requests != nil && f.scheduler.PlaceOf(scheduler.HolderOf(uid)) == (scheduler.Place{}) {
 			room.Add(p.requests)
 		}
 	}

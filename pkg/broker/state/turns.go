@@ -98,32 +98,32 @@ func (f *Federation) openAll(p *provider) {
 	}
 }
 
-// release frees the capacity of a pod, or a withheld amount.
-func (f *Federation) release(uid types.UID) {
-	f.grow(uid, nil)
-	if at := f.scheduler.PlaceOf(uid); at != (scheduler.Place{}) {
+// release frees the amounts of a holder.
+func (f *Federation) release(of scheduler.Holder) {
+	f.grow(of, nil)
+	if at := f.scheduler.PlaceOf(of); at != (scheduler.Place{}) {
 		f.queue.Open(at)
 	}
-	f.scheduler.Release(uid)
+	f.scheduler.Release(of)
 }
 
-// grow records that a consumer has more left of its grants when a pod takes other amounts than before.
-func (f *Federation) grow(uid types.UID, requests resources.Amounts) {
-	if account := f.scheduler.AccountOf(uid); account != (scheduler.Account{}) && f.scheduler.TakesMore(uid, requests) {
+// grow records that a consumer has more left of its grants when a holder takes other amounts than before.
+func (f *Federation) grow(of scheduler.Holder, requests resources.Amounts) {
+	if account := f.scheduler.AccountOf(of); account != (scheduler.Account{}) && f.scheduler.TakesMore(of, requests) {
 		f.grown[account.Consumer] = true
 	}
 }
 
-// assign takes the capacity of a pod, and frees its capacity elsewhere.
+// assign takes the capacity of a holder, and frees its capacity elsewhere. A pod counts in its own account.
 func (f *Federation) assign(a scheduler.Assignment) {
-	if p := f.pods[a.UID]; p != nil {
+	if p := f.pods[a.UID]; p != nil && a.Use == "" {
 		a.Account = p.account
 	}
 	if a.Place == (scheduler.Place{}) {
 		a.App = ""
 	}
-	f.grow(a.UID, a.Requests)
-	if at := f.scheduler.PlaceOf(a.UID); at != (scheduler.Place{}) && at != a.Place {
+	f.grow(a.Holder(), a.Requests)
+	if at := f.scheduler.PlaceOf(a.Holder()); at != (scheduler.Place{}) && at != a.Place {
 		f.queue.Open(at)
 	}
 	f.scheduler.Assign(a)

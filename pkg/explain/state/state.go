@@ -98,7 +98,7 @@ func (s *State) assign(pod *corev1.Pod) {
 // release stops counting the requests of a pod. The caller holds mu.
 func (s *State) release(name types.NamespacedName) {
 	if pod := s.pods[name]; pod != nil {
-		s.scheduler.Release(pod.UID)
+		s.scheduler.Release(scheduler.HolderOf(pod.UID))
 	}
 }
 
@@ -113,7 +113,7 @@ func (s *State) Decide(now time.Time, pod *scheduler.Pod, policy *scheduler.Poli
 		of.UID = counted.UID
 	}
 	snapshot := s.scheduler.Snapshot(&of)
-	snapshot.Release(of.UID)
+	snapshot.Release(scheduler.HolderOf(of.UID))
 	s.mu.Unlock()
 	var d scheduler.Decision
 	snapshot.Decide(now, pod, policy, &d)
