@@ -41,12 +41,14 @@ func (p kubeletProviders) Place(at scheduler.Place, namespace string) (proxy.Pla
 func (p kubeletProviders) Scrapers(ctx context.Context) []proxy.Scraper {
 	home := p.clusterID(ctx)
 	var all []proxy.Scraper
-	for _, at := range p.state.OnePerProvider() {
+	places := slices.CompactFunc(p.state.VirtualNodes(), func(a, b scheduler.Place) bool { return a.Provider == b.Provider })
+	for _, at := range places { // One of each provider.
 		if c := p.connections.Get(at); c != nil {
 			scrape := func(ctx context.Context, uri *url.URL) (io.ReadCloser, error) {
 				return kubeletapi.ScrapeRequest(c.Kube, kubeletapi.MetricsV1, string(home), uri).Stream(ctx)
 			}
-			granted := p.state.Granted(at.Provider)
+			known, _ := p.state.Provider(at.Provider)
+			granted := known.Granted
 			all = append(all, proxy.Scraper{Provider: at.Provider, Scrape: scrape, Grant: exposition.Grant{
 				CPU: float64(granted[corev1.ResourceCPU]) / 1000, Memory: float64(granted[corev1.ResourceMemory]),
 			}})

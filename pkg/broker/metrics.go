@@ -55,7 +55,7 @@ func (g gauges) Describe(descs chan<- *prometheus.Desc) { prometheus.DescribeByC
 
 func (g gauges) Collect(metrics chan<- prometheus.Metric) {
 	counts, suspended := g.state.Counts(), 0
-	if g.state.SuspectsItself() {
+	if counts.SuspectsItself {
 		suspended = 1
 	}
 	for _, gauge := range []struct {
@@ -68,8 +68,17 @@ func (g gauges) Collect(metrics chan<- prometheus.Metric) {
 		{"pods_moving", "Pods that were evicted from a provider and have no other one yet.", counts.Moving},
 		{"moves_delayed", "Pods that must leave their provider and wait for the limit of moves.", counts.Delayed},
 		{"moves_waiting", "Pods that must leave a drained provider and wait until their replicas are Ready.", counts.Waiting},
-		{"moves_suspended", "Whether moves from unreachable providers are suspended, because the broker suspects that it is disconnected itself (1), or not (0).", suspended},
-		{"guard_policies_missing", "Policies of the guard that are not in force in the broker's cluster, 0 with --require-guard=false.", g.guard.Count()},
+		{
+			"moves_suspended",
+			"Whether moves from unreachable providers are suspended, because the broker suspects that it is disconnected " +
+				"itself (1), or not (0).",
+			suspended,
+		},
+		{
+			"guard_policies_missing",
+			"Policies of the guard that are not in force in the broker's cluster, 0 with --require-guard=false.",
+			g.guard.Count(),
+		},
 	} {
 		desc := prometheus.NewDesc("liqo_broker_"+gauge.name, gauge.help, nil, nil)
 		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(gauge.value))

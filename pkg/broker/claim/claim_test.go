@@ -49,7 +49,7 @@ func TestASecondInstallationStartsOnlyAfterTheFirstHasEnded(t *testing.T) {
 				time.Sleep(10 * time.Minute)
 				err := other.Acquire(t.Context())
 				require.ErrorIs(t, err, ErrClaimed)
-				require.ErrorContains(t, err, "that one is liqo-broker/liqo-broker, of this one "+other.identity())
+				require.ErrorContains(t, err, "the other is liqo-broker/liqo-broker, of this one "+other.identity())
 				require.NoError(t, stop(), "the first is not harmed")
 				require.NoError(t, first.Acquire(t.Context()), "its next leader")
 

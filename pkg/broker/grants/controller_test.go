@@ -93,11 +93,14 @@ func newController(t *testing.T, objects ...client.Object) (*Controller, client.
 func (c *Controller) tried(consumer, of, name string, requests resources.Amounts) string {
 	account := scheduler.Account{Consumer: consumer}
 	if of != "" {
-		account = placement.AccountOfSlice(slice(of, func(s *authv1beta1.ResourceSlice) { s.Spec.ConsumerClusterID = ptr.To(liqov1beta1.ClusterID(consumer)) }))
+		account = placement.AccountOfSlice(slice(of, func(s *authv1beta1.ResourceSlice) {
+			s.Spec.ConsumerClusterID = ptr.To(liqov1beta1.ClusterID(consumer))
+		}))
 	}
 	var d scheduler.Decision
 	c.state.Assume(&scheduler.Pod{
-		UID: types.UID(name), Namespace: "a", Name: name, Consumer: consumer, Owner: consumer, Account: account, First: true, Requests: requests,
+		UID: types.UID(name), Namespace: "a", Name: name, Consumer: consumer,
+		Owner: consumer, Account: account, First: true, Requests: requests,
 	}, nil, &d)
 	return d.Beyond
 }
@@ -114,12 +117,16 @@ func TestWhatAConsumerWasGranted(t *testing.T) {
 		"two, of any class": {
 			[]client.Object{slice("one"), slice("two", func(s *authv1beta1.ResourceSlice) { s.Spec.Class = "default" })}, "1", "2",
 		},
-		"denied ones do not count":  {[]client.Object{slice("one", denied), slice("two")}, "0", "1"},
-		"one that is decided later": {[]client.Object{slice("one", func(s *authv1beta1.ResourceSlice) { s.Status.Conditions = nil })}, "0", "0"},
-		"an empty one":              {[]client.Object{slice("one", grants(nil))}, "0", "0"},
-		"of another tenant":         {[]client.Object{slice("one", func(s *authv1beta1.ResourceSlice) { s.Namespace = "liqo-tenant-c2" })}, "0", "0"},
-		"in one of its namespaces":  {[]client.Object{slice("one", func(s *authv1beta1.ResourceSlice) { s.Namespace = "a" })}, "0", "0"},
-		"that this cluster sent":    {[]client.Object{slice("one", func(s *authv1beta1.ResourceSlice) { s.Labels = nil })}, "0", "0"},
+		"denied ones do not count": {[]client.Object{slice("one", denied), slice("two")}, "0", "1"},
+		"one that is decided later": {
+			[]client.Object{slice("one", func(s *authv1beta1.ResourceSlice) { s.Status.Conditions = nil })}, "0", "0",
+		},
+		"an empty one": {[]client.Object{slice("one", grants(nil))}, "0", "0"},
+		"of another tenant": {
+			[]client.Object{slice("one", func(s *authv1beta1.ResourceSlice) { s.Namespace = "liqo-tenant-c2" })}, "0", "0",
+		},
+		"in one of its namespaces": {[]client.Object{slice("one", func(s *authv1beta1.ResourceSlice) { s.Namespace = "a" })}, "0", "0"},
+		"that this cluster sent":   {[]client.Object{slice("one", func(s *authv1beta1.ResourceSlice) { s.Labels = nil })}, "0", "0"},
 		"that names another consumer": {[]client.Object{slice("one", func(s *authv1beta1.ResourceSlice) {
 			s.Spec.ConsumerClusterID = ptr.To[liqov1beta1.ClusterID]("c2")
 		})}, "0", "0"},
@@ -147,7 +154,7 @@ func TestAnyNumberOfPodsIsGrantedBySlicesThatDoNotNameThem(t *testing.T) {
 		require.Empty(t, c.tried("c1", "two", pod, resources.Amounts{corev1.ResourcePods: 1}))
 	}
 	require.Empty(t, c.tried("c1", "", "rest", resources.Amounts{corev1.ResourceCPU: 1100, "example.org/a": 2, corev1.ResourcePods: 1}))
-	require.Equal(t, "more than is left of the grants of consumer c1: memory: 1 requested, 0 granted",
+	require.Equal(t, "exceeds the remaining grants of consumer c1: memory: 1 requested, 0 granted",
 		c.tried("c1", "", "memory", resources.Amounts{corev1.ResourceMemory: 1}))
 }
 

@@ -77,7 +77,8 @@ func TestExternalAddresses(t *testing.T) {
 		},
 		"no pod has the address": {objects: []client.Object{ours}, err: ipam.ErrUnknown},
 		"another consumer's pod has it": {
-			objects: []client.Object{ours, theirs, forwardedPod("theirs", "a", at), mappedIP("theirs", "a", at, external)}, err: ipam.ErrUnknown,
+			objects: []client.Object{ours, theirs, forwardedPod("theirs", "a", at), mappedIP("theirs", "a", at, external)},
+			err:     ipam.ErrUnknown,
 		},
 		"another consumer's pod that is not mapped reads the same": {
 			objects: []client.Object{ours, theirs, forwardedPod("theirs", "a", at)}, err: ipam.ErrUnknown,
@@ -110,15 +111,19 @@ func TestExternalAddresses(t *testing.T) {
 			objects: []client.Object{ours, forwardedPod("ours", "a", at), mappedIP("ours", "a", at, "")}, err: ipam.ErrNotYet,
 		},
 		"the old address is mapped still": {
-			objects: []client.Object{ours, forwardedPod("ours", "a", at), mappedIP("ours", "a", "10.34.0.1", external)}, err: ipam.ErrNotYet,
+			objects: []client.Object{ours, forwardedPod("ours", "a", at), mappedIP("ours", "a", "10.34.0.1", external)},
+			err:     ipam.ErrNotYet,
 		},
 		"the mapping is being deleted": {
-			objects: []client.Object{ours, forwardedPod("ours", "a", at), with(mappedIP("ours", "a", at, external), func(ip *ipamv1alpha1.IP) {
-				ip.DeletionTimestamp, ip.Finalizers = ptr.To(metav1.NewTime(time.Unix(1, 0))), []string{"ipam.liqo.io/x"}
-			})}, err: ipam.ErrNotYet,
+			objects: []client.Object{
+				ours, forwardedPod("ours", "a", at), with(mappedIP("ours", "a", at, external), func(ip *ipamv1alpha1.IP) {
+					ip.DeletionTimestamp, ip.Finalizers = ptr.To(metav1.NewTime(time.Unix(1, 0))), []string{"ipam.liqo.io/x"}
+				}),
+			}, err: ipam.ErrNotYet,
 		},
 		"the old address of a pod that has another": {
-			objects: []client.Object{ours, forwardedPod("ours", "a", "10.34.0.1"), mappedIP("ours", "a", at, external)}, err: ipam.ErrUnknown,
+			objects: []client.Object{ours, forwardedPod("ours", "a", "10.34.0.1"), mappedIP("ours", "a", at, external)},
+			err:     ipam.ErrUnknown,
 		},
 		"two pods with the address, one mapped": {
 			objects: []client.Object{
@@ -143,12 +148,14 @@ func TestExternalAddresses(t *testing.T) {
 func configurationOf(consumer string, configured bool) *networkingv1beta1.Configuration {
 	cidr := func(pod, external string) networkingv1beta1.ClusterConfig {
 		return networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.ClusterConfigCIDR{
-			Pod: []networkingv1beta1.CIDR{networkingv1beta1.CIDR(pod)}, External: []networkingv1beta1.CIDR{networkingv1beta1.CIDR(external)},
+			Pod:      []networkingv1beta1.CIDR{networkingv1beta1.CIDR(pod)},
+			External: []networkingv1beta1.CIDR{networkingv1beta1.CIDR(external)},
 		}}
 	}
 	c := &networkingv1beta1.Configuration{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "liqo-tenant-" + consumer, Name: consumer, Generation: 1, Labels: map[string]string{consts.RemoteClusterID: consumer},
+			Namespace: "liqo-tenant-" + consumer, Name: consumer,
+			Generation: 1, Labels: map[string]string{consts.RemoteClusterID: consumer},
 		},
 		Spec: networkingv1beta1.ConfigurationSpec{Remote: cidr("10.244.0.0/16", "10.70.0.0/16")},
 	}
@@ -197,8 +204,10 @@ func TestPeeredWith(t *testing.T) {
 func TestPodCIDRs(t *testing.T) {
 	network := func(name string, kind consts.NetworkType, cidr string) *ipamv1alpha1.Network {
 		return &ipamv1alpha1.Network{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: name, Labels: map[string]string{consts.NetworkTypeLabelKey: string(kind)}},
-			Status:     ipamv1alpha1.NetworkStatus{CIDR: networkingv1beta1.CIDR(cidr)},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "liqo", Name: name, Labels: map[string]string{consts.NetworkTypeLabelKey: string(kind)},
+			},
+			Status: ipamv1alpha1.NetworkStatus{CIDR: networkingv1beta1.CIDR(cidr)},
 		}
 	}
 	other := network("external-cidr", consts.NetworkTypeExternalCIDR, "10.70.0.0/16")

@@ -49,10 +49,14 @@ func consumerConfiguration(cluster string) *networkingv1beta1.Configuration {
 		declared, seen = []networkingv1beta1.CIDR{"10.244.0.0/16", "fd01::/64"}, []networkingv1beta1.CIDR{"10.33.0.0/16", "fd00::/64"}
 	}
 	cfg := &networkingv1beta1.Configuration{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-" + cluster, Name: cluster, Labels: map[string]string{consts.RemoteClusterID: cluster}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "liqo-tenant-" + cluster, Name: cluster, Labels: map[string]string{consts.RemoteClusterID: cluster},
+		},
 		Status: networkingv1beta1.ConfigurationStatus{
-			Conditions: []metav1.Condition{{Type: networkingv1beta1.ConfigurationConditionNetworkCIDRsConfigured, Status: metav1.ConditionTrue}},
-			Remote:     &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.ClusterConfigCIDR{Pod: seen}},
+			Conditions: []metav1.Condition{{
+				Type: networkingv1beta1.ConfigurationConditionNetworkCIDRsConfigured, Status: metav1.ConditionTrue,
+			}},
+			Remote: &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.ClusterConfigCIDR{Pod: seen}},
 		},
 	}
 	cfg.Spec.Remote.CIDR.Pod = declared
@@ -70,7 +74,8 @@ func TestEndpointsOfConsumersAreMapped(t *testing.T) {
 	other := endpointIP("elsewhere", "10.33.1.1")
 	liqos := endpointIP("ns", "10.33.9.9")
 	liqos.Name, liqos.Labels = "some-pod", nil
-	cl := fake.NewClientBuilder().WithScheme(scheme).WithObjects(opaque, consumerNamespace(), consumerConfiguration("c1"), consumerConfiguration("c2"), native, other, liqos,
+	cl := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		opaque, consumerNamespace(), consumerConfiguration("c1"), consumerConfiguration("c2"), native, other, liqos,
 		sent("web", "10.33.1.1", "10.33.1.2", "10.244.0.9", "192.0.2.1", "fd00::", "example.org"), sent("api", "10.33.1.2")).Build()
 	endpoints := NewEndpoints(cl, logr.Discard())
 

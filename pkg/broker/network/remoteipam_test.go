@@ -39,9 +39,11 @@ func TestEverythingThatTheRemoteIPAMReadsIsInTheCache(t *testing.T) {
 		fails bool
 		want  []string
 	}{
-		"all kinds":            {nil, false, []string{"Configuration", "IP", "Namespace", "Network"}},
-		"one is not installed": {&meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "Network"}}, false, []string{"Configuration", "IP", "Namespace"}},
-		"another error":        {errors.New("no API server"), true, nil},
+		"all kinds": {nil, false, []string{"Configuration", "IP", "Namespace", "Network"}},
+		"one is not installed": {
+			&meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "Network"}}, false, []string{"Configuration", "IP", "Namespace"},
+		},
+		"another error": {errors.New("no API server"), true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			caches := lacking{&informertest.FakeInformers{Scheme: scheme}, c.err}

@@ -132,7 +132,7 @@ func (n *Node) NotifyNodeStatus(ctx context.Context, changes func(*corev1.Node))
 				continue
 			}
 			if err := n.cordon(ctx); err != nil {
-				n.Log.Error(err, "Cannot write whether pods can be scheduled to the node", "node", n.Name)
+				n.Log.Error(err, "Failed to cordon or uncordon the node", "node", n.Name)
 			}
 		}
 	}()
@@ -209,11 +209,10 @@ func (n *Node) isSettled(ctx context.Context) bool {
 	if err := n.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return false // The cache is filled soon.
 	}
-	ids := make([]string, len(list.Items))
-	for i := range list.Items {
-		ids[i] = list.Items[i].Name
-	}
-	return n.State.AllConfirmed(ids)
+	return !slices.ContainsFunc(list.Items, func(pc v1alpha1.ProviderCluster) bool {
+		known, _ := n.State.Provider(pc.Name)
+		return !known.Confirmed
+	})
 }
 
 // nodeConditions are the conditions of the Node, Ready first.
@@ -224,7 +223,7 @@ func nodeConditions() []corev1.NodeConditionType {
 }
 
 // errAnothers is the error of a Node that another component has made.
-var errAnothers = fmt.Errorf("there is a Node of that name which is not the broker's (it lacks the label %s): choose another --broker-node",
+var errAnothers = fmt.Errorf("a Node of this name exists and is not the broker's (it lacks the label %s): choose another --broker-node",
 	v1alpha1.BrokerNodeLabel)
 
 // claim creates the Node as it is remembered, or sets metadata and spec of the one that exists: virtual-kubelet updates
@@ -237,7 +236,8 @@ func (n *Node) claim(ctx context.Context, wanted *corev1.Node) error {
 	case kerrors.IsNotFound(err):
 		remembered, err := n.load(ctx)
 		if kerrors.IsForbidden(err) { // The manifests are older.
-			n.Log.Error(err, "A Node that is made again has no cordon, labels or taints of the previous one")
+			n.Log.Error(err, "Not allowed to read the stored cordon, labels and taints of the node, creating it without; "+
+				"apply deploy/broker.yaml")
 		} else if err != nil {
 			return err
 		}
@@ -323,7 +323,7 @@ func (n *Node) forge(before *corev1.Node) *corev1.Node {
 	room, usable := n.room()
 	ready := corev1.NodeCondition{
 		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "BrokerLeads",
-		Message: fmt.Sprintf("%d provider clusters take new pods", usable),
+		Message: fmt.Sprintf("%d provider clusters accept new pods", usable),
 	}
 	conditions := []corev1.NodeCondition{ready}
 	for _, pressure := range nodeConditions()[1:] {

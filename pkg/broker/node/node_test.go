@@ -72,7 +72,7 @@ func TestTheNodeIsReadyWhateverItsProvidersAre(t *testing.T) {
 	ready := cordoned.Status.Conditions[0]
 	require.Equal(t, corev1.NodeReady, ready.Type)
 	require.Equal(t, corev1.ConditionTrue, ready.Status)
-	require.Equal(t, "0 provider clusters take new pods", ready.Message)
+	require.Equal(t, "0 provider clusters accept new pods", ready.Message)
 	require.EqualValues(t, 1, cordoned.Status.Allocatable.Cpu().Value(), "what its pods request")
 	require.EqualValues(t, 1, cordoned.Status.Allocatable.Pods().Value())
 }
@@ -137,7 +137,7 @@ func TestConditionsAreShownBeforeTheCapacityIsKnown(t *testing.T) {
 	n.schedule(false)
 	now := n.next(false)
 	require.NotNil(t, now)
-	require.Equal(t, "0 provider clusters take new pods", now.Status.Conditions[0].Message)
+	require.Equal(t, "0 provider clusters accept new pods", now.Status.Conditions[0].Message)
 	require.EqualValues(t, 8, now.Status.Allocatable.Cpu().Value())
 	require.EqualValues(t, 1, n.next(true).Status.Allocatable.Cpu().Value())
 }

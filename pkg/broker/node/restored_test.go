@@ -78,7 +78,8 @@ func (c cluster) change(change func(*corev1.Node)) {
 
 func administer(node *corev1.Node) {
 	node.Spec.Unschedulable = true
-	node.Spec.Taints = append(node.Spec.Taints, maintenance, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute})
+	unreachable := corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}
+	node.Spec.Taints = append(node.Spec.Taints, maintenance, unreachable)
 	node.Labels["example.com/zone"], node.Labels["example.com/rack"] = "a", "1"
 }
 

@@ -27,7 +27,8 @@ func TestVirtualNodesOutsideOfTheProvidersTenantNamespaceDoNotCount(t *testing.T
 		}
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
-		peeringtest.Tenant("p1"), virtualNode("liqo-tenant-p1", "own"), peeringtest.Tenant("evil"), virtualNode("liqo-tenant-evil", "forged"),
+		peeringtest.Tenant("p1"), virtualNode("liqo-tenant-p1", "own"),
+		peeringtest.Tenant("evil"), virtualNode("liqo-tenant-evil", "forged"),
 		virtualNode("default", "stray"),
 	).Build()
 	own, _, err := peering.VirtualNodes(t.Context(), c, labels.Everything(), "p1")

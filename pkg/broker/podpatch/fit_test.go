@@ -21,9 +21,11 @@ func TestAChangeFitsTheLimitOfAnnotations(t *testing.T) {
 		annotations  map[string]string
 		change, want map[string]any
 	}{
-		"there is space":              {map[string]string{"a": "x"}, from, from},
-		"none for what is optional":   {map[string]string{"a": strings.Repeat("x", most-60)}, from, less},
-		"only because of what is old": {map[string]string{"a": strings.Repeat("x", most-60), decision: strings.Repeat("y", 40)}, from, less},
+		"there is space":            {map[string]string{"a": "x"}, from, from},
+		"none for what is optional": {map[string]string{"a": strings.Repeat("x", most-60)}, from, less},
+		"only because of what is old": {
+			map[string]string{"a": strings.Repeat("x", most-60), decision: strings.Repeat("y", 40)}, from, less,
+		},
 		"none at all": {
 			map[string]string{"a": strings.Repeat("x", most-1000), "b": strings.Repeat("x", 980), failover: "Never"},
 			from,

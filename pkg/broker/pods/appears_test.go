@@ -70,7 +70,7 @@ func (c *Controller) leaves(t *testing.T, within time.Duration) (took time.Durat
 	for began := time.Now(); time.Since(began) <= within; time.Sleep(time.Second) {
 		c.Checker.Check(t.Context(), placed("q1"))
 		c.reconciled(t, "pod")
-		if c.State.HasLeft("uid", placed("q1")) {
+		if c.State.Pod("uid").Left == placed("q1") {
 			return time.Since(began), true
 		}
 	}

@@ -81,7 +81,7 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 	// 4. The choice is written.
 	c.reports.Drop(client.ObjectKeyFromObject(pod))
 	ctx, span := podtrace.Assign(ctx, c.Tracer, &podtrace.Choice{
-		Pod: pod, Namespace: namespace, Policy: criteria.Policy, Decision: d, EvictedAt: c.State.EvictedAt(pod.UID), Began: began, Decided: decided,
+		Pod: pod, Namespace: namespace, Policy: criteria.Policy, Decision: d, EvictedAt: c.State.Pod(pod.UID).EvictedAt, Began: began, Decided: decided,
 	})
 	err = c.writeAssignment(ctx, pod, d)
 	tracing.End(span, err)

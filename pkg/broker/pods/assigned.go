@@ -131,7 +131,7 @@ func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, assigned 
 		c.forgetRejection(pod, &at, &answer)
 	}
 	if answer.Known {
-		c.State.ObserveThere(pod, answer.Status != nil)
+		c.State.ObservePresence(pod, presenceOf(&answer))
 	}
 	switch {
 	case at.lost(&answer, pod.DeletionTimestamp != nil):
@@ -212,7 +212,7 @@ func (c *Controller) assignedByThisLeader(pod *corev1.Pod) bool {
 // pendingSince returns from when a Pending pod counts as such: from its assignment, or since its provider made it
 // again. A new leader cannot know whether it has run there, so the time before does not count.
 func (c *Controller) pendingSince(pod *corev1.Pod) time.Time {
-	since := c.State.PendingAgain(pod)
+	since := c.State.Pod(pod.UID).PendingAgain
 	for _, other := range []time.Time{v1alpha1.AssignedAt(pod), c.Restorer.LeadsSince()} {
 		if other.After(since) {
 			since = other

@@ -201,7 +201,7 @@ func TestTheRoomOfAnAssignmentWhoseAnswerWasLostIsKept(t *testing.T) {
 	shown.Labels, shown.Annotations = nil, nil
 	c := newController(t, true, interceptor.Funcs{}, nil, written)
 	require.NoError(t, c.resolveUncertain(t.Context(), shown))
-	assumed, uncertain := c.State.Assumed(shown.UID)
+	assumed, uncertain := c.State.Pod(shown.UID).Assumed, c.State.Pod(shown.UID).Uncertain
 	require.True(t, assumed, "the cache does not show it yet, and would give the room away")
 	require.False(t, uncertain)
 }

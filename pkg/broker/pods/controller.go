@@ -187,7 +187,7 @@ func (c *Controller) Reconcile(ctx context.Context, r ctrl.Request) (ctrl.Result
 // observeAccount records, once, in whose grant a pod counts.
 func (c *Controller) observeAccount(ctx context.Context, pod *corev1.Pod) error {
 	nowhere := placement.Terminal(pod) && placement.PlaceOf(pod) == (scheduler.Place{}) // It counts nowhere.
-	if nowhere || placement.ShadowOf(pod) == "" || c.State.HasAccount(pod.UID) {
+	if nowhere || placement.ShadowOf(pod) == "" || c.State.Pod(pod.UID).HasAccount {
 		return nil
 	}
 	namespace, err := c.namespaceOf(ctx, pod)
@@ -217,15 +217,15 @@ func (c *Controller) step(ctx context.Context, pod *corev1.Pod) (ctrl.Result, er
 	case assigned != none:
 		return c.reconcileAssigned(ctx, pod, assigned)
 	}
-	pending, uncertain := c.State.Assumed(pod.UID)
+	known := c.State.Pod(pod.UID)
 	switch {
-	case uncertain:
+	case known.Uncertain:
 		return ctrl.Result{}, c.resolveUncertain(ctx, pod)
-	case pending:
+	case known.Assumed:
 		return ctrl.Result{}, nil // It was assigned a moment ago; the cache will show it.
 	case pod.DeletionTimestamp != nil && pod.Annotations[v1alpha1.AssignedAtAnnotation] == "":
 		return ctrl.Result{}, c.finalize(ctx, pod) // It was nowhere.
-	case movingFrom != none && !c.State.HasLeft(pod.UID, movingFrom):
+	case movingFrom != none && known.Left != movingFrom:
 		return c.release(ctx, pod, movingFrom)
 	case pod.DeletionTimestamp != nil:
 		return ctrl.Result{}, c.finalize(ctx, pod)

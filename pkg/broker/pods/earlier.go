@@ -68,13 +68,16 @@ func (c *Controller) leaveEarlier(ctx context.Context, pod *corev1.Pod, earlier 
 func (c *Controller) awaitUnseen(ctx context.Context, pod *corev1.Pod) (longest time.Duration, err error) {
 	created := pod.CreationTimestamp
 	seen := placement.Condition(pod, v1alpha1.ConditionAssigned) != nil || pod.Annotations[v1alpha1.AssignedAtAnnotation] != ""
-	if seen || created.IsZero() || created.After(c.Restorer.LeadsSince().Add(unseenMargin)) || c.State.NameFree(pod.UID) {
+	if seen || created.IsZero() || created.After(c.Restorer.LeadsSince().Add(unseenMargin)) || c.State.Pod(pod.UID).NameFree {
 		return 0, nil
 	}
 	if known, err := c.knowsProviders(ctx); err != nil || !known {
 		return c.recheck(), err
 	}
-	for _, at := range c.State.WithNamespace(pod.Namespace) {
+	for _, at := range c.State.VirtualNodes() {
+		if remote, known := c.State.RemoteNamespace(at, pod.Namespace); known && remote == "" {
+			continue
+		}
 		wait, err := c.unseenDelay(ctx, pod, at)
 		if err != nil {
 			return 0, err
@@ -100,7 +103,8 @@ func (c *Controller) knowsProviders(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	return !slices.ContainsFunc(all.Items, func(pc v1alpha1.ProviderCluster) bool {
-		return len(pc.Status.VirtualNodes) > 0 && !c.State.Known(pc.Name)
+		_, known := c.State.Provider(pc.Name)
+		return len(pc.Status.VirtualNodes) > 0 && !known
 	}), nil
 }
 

@@ -225,7 +225,7 @@ func TestANewLeaderAsksProvidersThatItDoesNotKnowYet(t *testing.T) {
 		require.Empty(t, c.placedWithin(t, 5*time.Second))
 		_, judged := c.State.Earlier(pod)
 		require.False(t, judged)
-		require.False(t, c.State.NameFree(pod.UID), "q may run one of its name")
+		require.False(t, c.State.Pod(pod.UID).NameFree, "q may run one of its name")
 		c.has("q1")
 		c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning})
 		require.Empty(t, c.placedWithin(t, time.Minute))

@@ -116,7 +116,7 @@ func TestNewPodsOfAConsumerAreBoundedByItsGrant(t *testing.T) {
 	require.Empty(t, c.assigned(t, "two"), "the provider has room, the consumer has not: a pod that moves counts from the start")
 	why := c.reported(t, "two")
 	require.Equal(t, "BeyondGrant", why.Reason)
-	require.Regexp(t, "^more than is left of the grant of user a-[0-9a-f]+ of consumer c1: cpu: 500m requested, 1500m granted$", why.Message)
+	require.Regexp(t, "^exceeds the remaining grant of user a-[0-9a-f]+ of consumer c1: cpu: 500m requested, 1500m granted$", why.Message)
 	require.Equal(t, "q1", c.assigned(t, "three"), "another slice has its own grant")
 	require.Equal(t, "q1", c.assigned(t, "administrators"), "Liqo did not make it of a ShadowPod")
 

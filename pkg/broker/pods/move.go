@@ -43,7 +43,7 @@ func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, from scheduler.
 	if err != nil {
 		return err
 	}
-	if pod.Spec.RestartPolicy == corev1.RestartPolicyNever && pod.DeletionTimestamp == nil && c.State.HasStarted(pod.UID) {
+	if pod.Spec.RestartPolicy == corev1.RestartPolicyNever && pod.DeletionTimestamp == nil && c.State.Pod(pod.UID).Started {
 		// Its provider has made it again, so its status does not show that it has run.
 		if err := c.markDisrupted(ctx, pod, from.VirtualNode); err != nil {
 			return err
@@ -132,7 +132,7 @@ func (c *Controller) release(ctx context.Context, pod *corev1.Pod, from schedule
 // broker wrote no provider, or an administrator has removed the annotation. All providers with a VirtualNode of that
 // name are asked; if the VirtualNode is gone, all providers. The one that may be meant is written.
 func (c *Controller) unnamedDelay(ctx context.Context, pod *corev1.Pod, from scheduler.Place) (longest time.Duration, err error) {
-	places := c.State.Named(from.VirtualNode)
+	places := c.placesNamed(from.VirtualNode)
 	if len(places) == 1 {
 		err := c.write.Patch(ctx, pod, map[string]any{"annotations": map[string]any{v1alpha1.MovingFromProviderAnnotation: places[0].Provider}})
 		return leavingRecheck, err
@@ -148,6 +148,23 @@ func (c *Controller) unnamedDelay(ctx context.Context, pod *corev1.Pod, from sch
 		c.Checker.Forget(client.ObjectKeyFromObject(pod))
 	}
 	return longest, nil
+}
+
+// placesNamed returns all VirtualNodes of a name. Without one it returns that name at each provider: the VirtualNode
+// may be gone.
+func (c *Controller) placesNamed(virtualNode string) (named []scheduler.Place) {
+	for _, at := range c.State.VirtualNodes() {
+		if at.VirtualNode == virtualNode {
+			named = append(named, at)
+		}
+	}
+	if len(named) > 0 {
+		return named
+	}
+	for _, id := range c.State.Providers() {
+		named = append(named, scheduler.Place{Provider: id, VirtualNode: virtualNode})
+	}
+	return named
 }
 
 // releaseDelay returns how long a pod must wait until it is checked again; 0 when it no longer exists at a VirtualNode,
@@ -363,7 +380,7 @@ func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, at *plac
 	}
 	switch {
 	case answer.Present && !answer.Stopped:
-		c.State.ObserveThere(pod, answer.Status != nil)
+		c.State.ObservePresence(pod, presenceOf(&answer))
 		return leavingRecheck, false, nil
 	case !answer.Known || !at.pod.Settled:
 		return leavingRecheck, false, nil
@@ -371,7 +388,7 @@ func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, at *plac
 		at.occupied = answer.Present
 		return 0, false, nil
 	}
-	since := c.State.ObserveNothingThere(pod)
+	since := c.State.ObservePresence(pod, state.Gone)
 	return max(time.Millisecond, appears-c.Clock.Since(since)), false, nil
 }
 
@@ -389,10 +406,18 @@ func (c *Controller) writeEndThere(ctx context.Context, pod *corev1.Pod, at *pla
 	return false, nil
 }
 
+// presenceOf is the presence of a pod at a provider that does not say that it is gone.
+func presenceOf(answer *termination.Answer) state.Presence {
+	if answer.Status == nil {
+		return state.ShadowPodThere
+	}
+	return state.PodThere
+}
+
 // askLeaving asks a provider about a pod that leaves it. Answers from before the last possible creation of its
 // ShadowPod, or from before the time in which its pod may appear, do not count.
 func (c *Controller) askLeaving(pod *corev1.Pod, at *place, appears time.Duration) termination.Answer {
-	gone, _ := c.State.Leaves(pod.UID)
+	gone := c.State.Pod(pod.UID).GoneSince
 	at.pod.Settled = c.settled(pod, at)
 	at.pod.Waited = appears > 0 && !gone.IsZero() && c.Clock.Since(gone) >= appears
 	answer := c.Checker.Ask(at.pod)
@@ -408,7 +433,7 @@ func (c *Controller) askLeaving(pod *corev1.Pod, at *place, appears time.Duratio
 // pod later, as its owner is gone. The time is 0 if the provider last showed the pod itself, which ended then, or if
 // there was no ShadowPod to create it from.
 func (c *Controller) appearanceTime(ctx context.Context, pod *corev1.Pod, at *place) (time.Duration, error) {
-	_, seen := c.State.Leaves(pod.UID)
+	seen := c.State.Pod(pod.UID).SeenThere
 	none := pod.Annotations[v1alpha1.NotForwardedAnnotation] == v1alpha1.Assignment(at.pod.VirtualNode, pod) && !at.anyUID()
 	if seen || none || placement.Terminal(pod) {
 		return 0, nil

@@ -122,21 +122,21 @@ func TestARunningPodLeavesOnceItsProviderHasAnswered(t *testing.T) {
 	require.NotEmpty(t, pod.Annotations[v1alpha1.MovingFromAnnotation])
 	c.Checker.Check(t.Context(), placed("q1"))
 	pod, _ = c.reconciled(t, "pod")
-	require.False(t, c.State.HasLeft("uid", placed("q1")), "its virtual kubelet may be creating its ShadowPod")
+	require.False(t, c.State.Pod("uid").Left == placed("q1"), "its virtual kubelet may be creating its ShadowPod")
 	c.released(t, &pod, "q1/"+pod.Annotations[v1alpha1.AssignedAtAnnotation])
 	c.reconciled(t, "pod")
-	require.False(t, c.State.HasLeft("uid", placed("q1")), "it may have been created after the provider had none")
+	require.False(t, c.State.Pod("uid").Left == placed("q1"), "it may have been created after the provider had none")
 	_, err := there.CoreV1().Pods("ns-r").Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns-r", Name: "pod", Labels: map[string]string{forge.LiqoOriginClusterNodeName: "q1"},
 	}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	c.Checker.Check(t.Context(), placed("q1"))
 	c.reconciled(t, "pod")
-	require.False(t, c.State.HasLeft("uid", placed("q1")))
+	require.False(t, c.State.Pod("uid").Left == placed("q1"))
 	require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
 	c.Checker.Check(t.Context(), placed("q1"))
 	c.reconciled(t, "pod")
-	require.True(t, c.State.HasLeft("uid", placed("q1")))
+	require.True(t, c.State.Pod("uid").Left == placed("q1"))
 }
 
 // released has a virtual kubelet release a pod.
@@ -163,17 +163,17 @@ func TestAPodThatIsNotReleasedWaitsForTheDeadline(t *testing.T) {
 		c.Checker.Check(t.Context(), placed("q1"))
 		for waited := time.Duration(0); waited < v1alpha1.CreationDeadline; {
 			_, result := c.reconciled(t, "pod")
-			require.False(t, c.State.HasLeft("uid", placed("q1")), "after %s", waited)
+			require.False(t, c.State.Pod("uid").Left == placed("q1"), "after %s", waited)
 			require.Positive(t, result.RequeueAfter)
 			time.Sleep(result.RequeueAfter)
 			waited += result.RequeueAfter
 			c.Checker.Check(t.Context(), placed("q1"))
 		}
 		c.reconciled(t, "pod")
-		require.False(t, c.State.HasLeft("uid", placed("q1")), "it is asked once more")
+		require.False(t, c.State.Pod("uid").Left == placed("q1"), "it is asked once more")
 		c.Checker.Check(t.Context(), placed("q1"))
 		c.reconciled(t, "pod")
-		require.True(t, c.State.HasLeft("uid", placed("q1")))
+		require.True(t, c.State.Pod("uid").Left == placed("q1"))
 	})
 }
 
@@ -407,7 +407,7 @@ func TestAPodLeavesAProviderThatDoesNotAnswerAnyMore(t *testing.T) {
 					c.Checker.Check(t.Context(), placed("z1"))
 					time.Sleep(max(result.RequeueAfter, time.Second))
 					require.NoError(t, c.Client.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: "pod"}, &pod))
-					return pod.Labels[v1alpha1.VirtualNodeLabel] != "" || placement.Terminal(&pod) || c.State.HasLeft("uid", placed("z1"))
+					return pod.Labels[v1alpha1.VirtualNodeLabel] != "" || placement.Terminal(&pod) || c.State.Pod("uid").Left == placed("z1")
 				}
 				for range 30 {
 					require.False(t, left(), "the provider has it")
@@ -598,7 +598,7 @@ func TestANamespaceThatIsMappedNoMoreProvesNothing(t *testing.T) {
 				}
 				for began := time.Now(); time.Since(began) < 3*time.Minute; {
 					pod, result := c.reconciled(t, "pod")
-					if pod.Labels[v1alpha1.VirtualNodeLabel] != "" || c.State.HasLeft("uid", placed("z1")) {
+					if pod.Labels[v1alpha1.VirtualNodeLabel] != "" || c.State.Pod("uid").Left == placed("z1") {
 						require.True(t, tc.leaves)
 						return
 					}

@@ -131,7 +131,7 @@ func TestACreationOnItsWayIsWaitedForWhenTheNamespaceIsGone(t *testing.T) {
 				c := newController(t, false, interceptor.Funcs{}, nil, moving)
 				from := scheduler.Place{Provider: "q", VirtualNode: "q1"}
 				_, result := c.reconciled(t, "pod")
-				require.Equal(t, released, c.State.HasLeft(moving.UID, from))
+				require.Equal(t, released, c.State.Pod(moving.UID).Left == from)
 				if released {
 					return
 				}
@@ -141,7 +141,7 @@ func TestACreationOnItsWayIsWaitedForWhenTheNamespaceIsGone(t *testing.T) {
 				require.Equal(t, time.Second, result.RequeueAfter)
 				time.Sleep(time.Second)
 				c.reconciled(t, "pod")
-				require.True(t, c.State.HasLeft(moving.UID, from))
+				require.True(t, c.State.Pod(moving.UID).Left == from)
 			})
 		})
 	}

@@ -118,7 +118,7 @@ func TestTheTraceOfAMoveNamesTheOneBefore(t *testing.T) {
 	}
 	c, sent := traced(t, 1, interceptor.Funcs{}, pod)
 	c.State.ObserveEvicted(pod, placed("gone"))
-	evicted := c.State.EvictedAt(pod.UID)
+	evicted := c.State.Pod(pod.UID).EvictedAt
 	_, err := c.assign(t.Context(), c.read(t))
 	require.NoError(t, err)
 	root := byName(sent.GetSpans())["assign pod"]

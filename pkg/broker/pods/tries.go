@@ -66,8 +66,8 @@ func (c *Controller) unassignable(pod *corev1.Pod, d *scheduler.Decision) (reaso
 	if tried := backoff.Of(pod).Describe(c.Clock.Now()); tried != "" {
 		message += "; " + tried
 	}
-	if at, since, reserved := c.State.ReservedFor(pod.UID); reserved {
-		message += fmt.Sprintf("; capacity of %s is reserved for it since %s", at.VirtualNode, since.UTC().Format(time.RFC3339))
+	if of := c.State.Pod(pod.UID); of.ReservedAt != (scheduler.Place{}) {
+		message += fmt.Sprintf("; capacity of %s is reserved for it since %s", of.ReservedAt.VirtualNode, of.ReservedSince.UTC().Format(time.RFC3339))
 	}
 	return reason, message
 }

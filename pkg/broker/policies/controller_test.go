@@ -31,9 +31,10 @@ func TestThePodsOfEveryPolicyAreCounted(t *testing.T) {
 	}
 	asItIs := func(*corev1.Pod) {}
 	objects := []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"liqo.io/remote-cluster-id": "c1"}, Annotations: map[string]string{
-			"liqo.io/managed-by-namespace-map": "liqo-tenant/c1",
-		}}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: "shop", Labels: map[string]string{"liqo.io/remote-cluster-id": "c1"},
+			Annotations: map[string]string{"liqo.io/managed-by-namespace-map": "liqo-tenant/c1"},
+		}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "own"}},
 		policy("all", v1alpha1.PlacementPolicySpec{}),
 		policy("named", v1alpha1.PlacementPolicySpec{Priority: -1}),

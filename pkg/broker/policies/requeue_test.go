@@ -24,9 +24,10 @@ import (
 // A consumer that changes its selection again and again does not have the pods of others reconciled.
 func TestAChangedPolicyRequeuesThePodsThatItMayApplyTo(t *testing.T) {
 	namespace := func(name, consumer string) *corev1.Namespace {
-		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"liqo.io/remote-cluster-id": consumer}, Annotations: map[string]string{
-			"liqo.io/managed-by-namespace-map": "liqo-tenant/" + consumer,
-		}}}
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{"liqo.io/remote-cluster-id": consumer},
+			Annotations: map[string]string{"liqo.io/managed-by-namespace-map": "liqo-tenant/" + consumer},
+		}}
 	}
 	pod := func(namespace, name, policy string) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": name}}}

@@ -162,7 +162,7 @@ func (c *Controller) reconcile(ctx context.Context, id string) (ctrl.Result, err
 			c.Log.Error(err, "Cannot connect to a provider", "provider", id) // Its probe will fail, with the reason.
 		}
 	}
-	knew := c.State.Known(id)
+	_, knew := c.State.Provider(id)
 	for _, gone := range c.State.SetProvider(id, in.spec(pc), &pc.Status) {
 		c.Connections.Remove(scheduler.Place{Provider: id, VirtualNode: gone})
 	}

@@ -92,7 +92,8 @@ func TestTwoProvidersHaveVirtualNodesOfOneName(t *testing.T) {
 			require.NoError(t, c.Delete(t.Context(), ofZ))
 			reconcile()
 			require.Equal(t, "https://p:1", controller.connectionOf(ofP).Config.Host)
-			require.True(t, controller.State.Known("p"))
+			_, has := controller.State.Provider("p")
+			require.True(t, has)
 		})
 	}
 }

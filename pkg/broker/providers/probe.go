@@ -70,7 +70,7 @@ func (c *Controller) reconcileProbe(ctx context.Context, id string) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if !c.State.Known(id) {
+	if _, known := c.State.Provider(id); !known {
 		c.forgetLeases(id, nil)
 		return ctrl.Result{}, nil // It is requeued once it is known.
 	}
@@ -158,7 +158,9 @@ const mostRead = 3
 // reads returns how a provider that is not ready shows that it is not silent: it reads pods, or rejects that. One whose
 // etcd does not answer reads none. It is "" for that, and without a namespace there, in which it could be asked.
 func (c *Controller) reads(ctx context.Context, id string, connection *remote.Connection) (does string) {
-	for _, namespace := range c.State.SomeRemoteNamespaces(id, mostRead) {
+	known, _ := c.State.Provider(id)
+	namespaces := slices.Sorted(maps.Values(known.RemoteNamespaces))
+	for _, namespace := range namespaces[:min(len(namespaces), mostRead)] {
 		err := connection.Reads(ctx, namespace)
 		switch {
 		case err == nil:

@@ -24,17 +24,26 @@ func TestKubeconfigsLeadToAPIServersOnly(t *testing.T) {
 		proxies          []string
 		want             string
 	}{
-		"Liqo's own":             {apiServer: "https://192.0.2.1:6443"},
-		"a path, as Rancher's":   {apiServer: "https://rancher.example/k8s/clusters/c-1"},
-		"no proxy":               {apiServer: "https://192.0.2.1:6443", proxies: []string{inBand}},
-		"a proxy that may be":    {apiServer: "https://192.0.2.1:6443", proxy: inBand, proxies: []string{"http://other:1", inBand}},
-		"any proxy":              {apiServer: "https://192.0.2.1:6443", proxy: inBand, proxies: []string{"*"}},
-		"a proxy that may not":   {apiServer: "https://192.0.2.1:6443", proxy: inBand, want: `proxyURL of the provider's ResourceSlice is "` + inBand + `"`},
-		"another proxy":          {apiServer: "https://192.0.2.1:6443", proxy: "http://internal:80", proxies: []string{inBand}, want: "--provider-proxy-url"},
-		"a proxy with a secret":  {apiServer: "https://192.0.2.1:6443", proxy: "http://u:secret@internal", want: `"http://u:xxxxx@internal"`},
-		"plain HTTP":             {apiServer: "http://internal:8080/prefix", want: "status.authParams.apiServer of the provider's ResourceSlice is not of https"},
-		"plain HTTP, any proxy":  {apiServer: "http://internal", proxy: inBand, proxies: []string{"*"}, want: "is not of https"},
-		"a user":                 {apiServer: "https://user:word@internal", want: "has a user"},
+		"Liqo's own":           {apiServer: "https://192.0.2.1:6443"},
+		"a path, as Rancher's": {apiServer: "https://rancher.example/k8s/clusters/c-1"},
+		"no proxy":             {apiServer: "https://192.0.2.1:6443", proxies: []string{inBand}},
+		"a proxy that may be":  {apiServer: "https://192.0.2.1:6443", proxy: inBand, proxies: []string{"http://other:1", inBand}},
+		"any proxy":            {apiServer: "https://192.0.2.1:6443", proxy: inBand, proxies: []string{"*"}},
+		"a proxy that may not": {
+			apiServer: "https://192.0.2.1:6443", proxy: inBand, want: `proxyURL of the provider's ResourceSlice is "` + inBand + `"`,
+		},
+		"another proxy": {
+			apiServer: "https://192.0.2.1:6443", proxy: "http://internal:80", proxies: []string{inBand}, want: "--provider-proxy-url",
+		},
+		"a proxy with a secret": {
+			apiServer: "https://192.0.2.1:6443", proxy: "http://u:secret@internal", want: `"http://u:xxxxx@internal"`,
+		},
+		"plain HTTP": {
+			apiServer: "http://internal:8080/prefix",
+			want:      "status.authParams.apiServer of the provider's ResourceSlice is not an https URL",
+		},
+		"plain HTTP, any proxy":  {apiServer: "http://internal", proxy: inBand, proxies: []string{"*"}, want: "is not an https URL"},
+		"a user":                 {apiServer: "https://user:word@internal", want: "contains a user name"},
 		"another scheme":         {apiServer: "unix:///run/x.sock", want: "apiServer"},
 		"a plain name of a host": {apiServer: "internal", want: "apiServer"},
 	} {
@@ -48,7 +57,8 @@ func TestKubeconfigsLeadToAPIServersOnly(t *testing.T) {
 			require.NoError(t, authforge.MutateKubeconfigSecret(secret, identity, nil, ptr.To("there")))
 			secret.ResourceVersion = "1"
 			home := fake.NewClientset(secret)
-			c := NewConnections(home, identitymanager.NewCertificateIdentityReader(t.Context(), nil, home, nil, "", nil), "ours/v1", tc.proxies...)
+			identities := identitymanager.NewCertificateIdentityReader(t.Context(), nil, home, nil, "", nil)
+			c := NewConnections(home, identities, "ours/v1", tc.proxies...)
 			vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "p1"}}
 			vn.Spec.ClusterID, vn.Spec.KubeconfigSecretRef = "p1", &corev1.LocalObjectReference{Name: secret.Name}
 			c.Set(&Connection{Provider: "p1", VirtualNode: "p1"}) // With an earlier address.

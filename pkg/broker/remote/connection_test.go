@@ -120,7 +120,7 @@ func TestAProbeEndsInTimeAndMemory(t *testing.T) {
 	}))
 	defer zipped.Close()
 	_, err = connected(t, zipped).Probe(t.Context())
-	require.ErrorContains(t, err, "the provider's answer is longer than 65536 bytes")
+	require.ErrorContains(t, err, "the provider's response exceeds the limit of 65536 bytes")
 }
 
 // A provider that answers is not taken for unreachable because many others ask it, too.
@@ -200,11 +200,14 @@ func TestOnlyOKIsReady(t *testing.T) {
 		code       int
 		body, want string
 	}{
-		"ready":   {200, "ok", ""},
-		"a page":  {200, "<html>secret</html>", "/readyz does not answer ok"},
-		"a text":  {500, "secret", "/readyz answers with the status 500"},
-		"no etcd": {500, "[+]ping ok\n[-]etcd failed: reason withheld\n[-]x/y failed: reason withheld\nreadyz check failed\n", "status 500, failed checks: etcd, x/y"},
-		"a lie":   {500, "[-]a secret failed: reason withheld\n[-]b failed: secret\n", "/readyz answers with the status 500"},
+		"ready":  {200, "ok", ""},
+		"a page": {200, "<html>secret</html>", "/readyz does not answer ok"},
+		"a text": {500, "secret", "/readyz answers with the status 500"},
+		"no etcd": {
+			500, "[+]ping ok\n[-]etcd failed: reason withheld\n[-]x/y failed: reason withheld\nreadyz check failed\n",
+			"status 500, failed checks: etcd, x/y",
+		},
+		"a lie": {500, "[-]a secret failed: reason withheld\n[-]b failed: secret\n", "/readyz answers with the status 500"},
 		"a Status": {
 			403, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"secret","reason":"Forbidden","code":403}`,
 			"/readyz answers with the status 403",

@@ -79,7 +79,6 @@ func (p *Pods) Run(ctx context.Context) error {
 			return nil
 		case <-p.unassigned:
 		case <-due.C:
-			p.state.ExpireRefusals()
 		}
 		names, more := p.state.Wake()
 		for _, name := range names {

@@ -40,7 +40,8 @@ func running(t *testing.T) (known *state.Federation, pods *Pods, join func(), dr
 		work.ShutDown()
 	})
 	join = func() {
-		known.SetProvider("q", state.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"q1": false}}, &v1alpha1.ProviderClusterStatus{})
+		spec := state.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"q1": false}}
+		known.SetProvider("q", spec, &v1alpha1.ProviderClusterStatus{})
 		known.Schedule(scheduler.Provider{
 			ID: "q", Enabled: true, Ready: true, Namespaces: sets.New("ns"),
 			Slices: []scheduler.Slice{{VirtualNode: "q1", Granted: resources.Amounts{corev1.ResourceCPU: 2000}}},

@@ -70,7 +70,8 @@ func showing(pods ...corev1.Pod) func(*client.ListOptions) ([]corev1.Pod, string
 
 func named(name string, change ...func(*corev1.Pod)) corev1.Pod {
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: name, UID: types.UID(name), Labels: map[string]string{v1alpha1.VirtualNodeLabel: "q1", v1alpha1.ProviderLabel: "q"},
+		Namespace: "ns", Name: name, UID: types.UID(name),
+		Labels: map[string]string{v1alpha1.VirtualNodeLabel: "q1", v1alpha1.ProviderLabel: "q"},
 	}}
 	for _, c := range change {
 		c(&pod)

@@ -79,20 +79,23 @@ func New(cfg Config) *Federation {
 	}
 }
 
-// Counts are numbers of pods.
+// Counts describe the whole state in numbers of pods.
 type Counts struct {
 	// Assigned pods take capacity at a VirtualNode. Unassigned ones fitted no provider when they were tried last.
 	Assigned, Unassigned int
 	// Moving pods were evicted from a provider and have no other yet. Delayed ones wait for the rate limit of moves,
 	// Waiting ones for their replicas.
 	Moving, Delayed, Waiting int
+	// SuspectsItself means that so many providers became unreachable at once that the broker is more likely cut off
+	// than they are.
+	SuspectsItself bool
 }
 
-// Counts returns how many pods are in which state.
+// Counts returns how many pods are in which state, and whether the broker suspects itself.
 func (f *Federation) Counts() Counts {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	counts := Counts{Delayed: f.limit.Waiting(), Waiting: f.turns.Waiting()}
+	counts := Counts{Delayed: f.limit.Waiting(), Waiting: f.turns.Waiting(), SuspectsItself: f.suspicious()}
 	for id, p := range f.providers {
 		for virtualNode := range p.spec.VirtualNodes {
 			_, pods := f.scheduler.Assigned(scheduler.Place{Provider: id, VirtualNode: virtualNode})

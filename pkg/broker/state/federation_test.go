@@ -87,7 +87,7 @@ func TestADecisionReservesItsRoom(t *testing.T) {
 	f := withProviders("q")
 	first, second, third := newPod("first", "1500m"), newPod("second", "1"), newPod("third", "500m")
 	require.Equal(t, "q1", f.decide(first))
-	assumed, uncertain := f.Assumed(first.UID)
+	assumed, uncertain := f.Pod(first.UID).Assumed, f.Pod(first.UID).Uncertain
 	require.True(t, assumed)
 	require.False(t, uncertain)
 	require.Empty(t, f.decide(second), "the API has not confirmed the first one, but its room is taken")
@@ -95,12 +95,12 @@ func TestADecisionReservesItsRoom(t *testing.T) {
 	require.Equal(t, 1, f.Counts().Unassigned)
 
 	f.ObserveUncertain(first.UID)
-	_, uncertain = f.Assumed(first.UID)
+	uncertain = f.Pod(first.UID).Uncertain
 	require.True(t, uncertain)
 	require.Empty(t, f.decide(second), "what may have been written keeps its room")
 
 	f.Forget(first.UID)
-	assumed, uncertain = f.Assumed(first.UID)
+	assumed, uncertain = f.Pod(first.UID).Assumed, f.Pod(first.UID).Uncertain
 	require.False(t, assumed || uncertain)
 	require.Equal(t, "q1", f.decide(second), "what could not be written takes no room")
 	require.Zero(t, f.Counts().Unassigned)
@@ -111,7 +111,7 @@ func TestTheAPIConfirmsAndReleases(t *testing.T) {
 	pod := newPod("pod", "2")
 	require.Equal(t, "q1", f.decide(pod))
 	f.ObserveAssigned(pod, placed("q1"))
-	assumed, _ := f.Assumed(pod.UID)
+	assumed := f.Pod(pod.UID).Assumed
 	require.False(t, assumed)
 	f.ObserveAssigned(pod, placed("q1"))
 	require.Equal(t, Counts{Assigned: 1}, f.Counts(), "seen twice, counted once")
@@ -130,7 +130,7 @@ func TestAPodOfTheSameNameTakesTheRoomOfTheOneBefore(t *testing.T) {
 	require.Equal(t, "q1", f.decide(first))
 	require.Equal(t, "q1", f.decide(again), "the first one's room is free again")
 	require.Equal(t, Counts{Assigned: 1}, f.Counts())
-	assumed, _ := f.Assumed(first.UID)
+	assumed := f.Pod(first.UID).Assumed
 	require.False(t, assumed)
 }
 
@@ -159,8 +159,8 @@ func TestNothingIsLeftOfAPodThatIsGone(t *testing.T) {
 		require.Empty(t, f.byName)
 		require.Zero(t, f.turns.Waiting())
 		again := newPod("a", "2")
-		require.False(t, f.HasLeft(again.UID, placed("q1")))
-		require.Zero(t, f.EvictedAt(again.UID))
+		require.False(t, f.Pod(again.UID).Left == placed("q1"))
+		require.Zero(t, f.Pod(again.UID).EvictedAt)
 		require.Equal(t, "q1", f.decide(again), "its refusals are forgotten, too")
 	})
 }
@@ -212,18 +212,18 @@ func TestAMovingPodKeepsItsRefusals(t *testing.T) {
 		f.ObserveEvicted(pod, placed("q1"))
 		triedAt(pod, "q1", time.Minute)
 		f.ObserveAssigned(pod, placed("q1"))
-		require.False(t, f.HasLeft(pod.UID, placed("q1")))
+		require.False(t, f.Pod(pod.UID).Left == placed("q1"))
 		f.ObserveLeft(pod, placed("q1"))
-		require.True(t, f.HasLeft(pod.UID, placed("q1")))
+		require.True(t, f.Pod(pod.UID).Left == placed("q1"))
 		f.ObserveAssigned(pod, placed("q1"))
-		require.False(t, f.HasLeft(pod.UID, placed("q1")), "it has come back")
+		require.False(t, f.Pod(pod.UID).Left == placed("q1"), "it has come back")
 		f.ObserveLeft(pod, placed("q1"))
 		require.Empty(t, f.decide(pod))
 		require.Equal(t, "q1", f.decide(newPod("other", "2")), "it takes no room there any more")
-		f.ExpireRefusals()
+		f.expire(f.cfg.Clock.Now())
 		require.NotZero(t, f.refusals())
 		time.Sleep(time.Minute)
-		f.ExpireRefusals()
+		f.expire(f.cfg.Clock.Now())
 		require.Zero(t, f.refusals(), "it is tried again")
 	})
 }
@@ -239,7 +239,7 @@ func TestARefusalExpiresOnce(t *testing.T) {
 		tries := 0
 		for range 120 {
 			time.Sleep(time.Second)
-			f.ExpireRefusals()
+			f.expire(f.cfg.Clock.Now())
 			names, _ := f.Wake()
 			for range names {
 				require.Empty(t, f.decide(pod))
@@ -288,10 +288,10 @@ func TestARefusalIsRememberedAndWithholdsTheAmount(t *testing.T) {
 		require.Equal(t, "q1", f.decide(newPod("small", "500m")))
 
 		time.Sleep(59 * time.Second)
-		f.ExpireRefusals()
+		f.expire(f.cfg.Clock.Now())
 		require.NotZero(t, f.refusals())
 		time.Sleep(time.Second)
-		f.ExpireRefusals()
+		f.expire(f.cfg.Clock.Now())
 		require.Zero(t, f.refusals())
 		require.Equal(t, "q1", f.decide(pod))
 		q, known := f.Provider("q")
@@ -491,7 +491,7 @@ func TestNoRoomIsReservedForAPodThatIsGoneMeanwhile(t *testing.T) {
 			f.Assume(of, nil, &d)
 			require.GreaterOrEqual(t, meanwhile.reads, 2)
 			require.Equal(t, tc.want, d.VirtualNode)
-			assumed, _ := f.Assumed(pod.UID)
+			assumed := f.Pod(pod.UID).Assumed
 			require.Equal(t, tc.want != "", assumed)
 			require.Zero(t, f.Counts().Unassigned)
 			for virtualNode, want := range tc.cpus {
@@ -536,7 +536,7 @@ func TestExpressionsAreEvaluatedWithoutTheLock(t *testing.T) {
 	for range 200 {
 		time.Sleep(time.Millisecond)
 		began := time.Now()
-		f.Known("q01-")
+		f.Provider("q01-")
 		waited = append(waited, time.Since(began))
 	}
 	close(stop)

@@ -64,14 +64,6 @@ func (f *Federation) ObserveAccount(of *corev1.Pod, account scheduler.Account) {
 	}
 }
 
-// HasAccount reports whether it is known in which account a pod counts.
-func (f *Federation) HasAccount(uid types.UID) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	p := f.pods[uid]
-	return p != nil && p.account != (scheduler.Account{})
-}
-
 // beyondGrant reports whether a pod that was not admitted before requests more than is left of its consumer's grant,
 // and then has it wait for that. An admitted pod counts from now on, also while no provider fits.
 func (f *Federation) beyondGrant(p *pod, of *scheduler.Pod, into *scheduler.Decision) bool {

@@ -269,10 +269,10 @@ func TestTheAccountOfACountedPodStays(t *testing.T) {
 	f.grant(users{"one": 1000, "two": 1000})
 	pod := ofUser("one", "a", "1")
 	f.ObserveAssigned(pod, placed("q1"))
-	require.False(t, f.HasAccount(pod.UID))
+	require.False(t, f.Pod(pod.UID).HasAccount)
 	f.fits(t, ofUser("one", "b", "500m"), "it is not known whose it is")
 	f.ObserveAccount(pod, placement.AccountOf(pod, ofConsumer))
-	require.True(t, f.HasAccount(pod.UID))
+	require.True(t, f.Pod(pod.UID).HasAccount)
 	f.isBeyond(t, ofUser("one", "c", "1m"))
 	relabelled := ofUser("two", "a", "1")
 	f.ObserveAccount(relabelled, placement.AccountOf(relabelled, ofConsumer))
@@ -306,7 +306,7 @@ func TestTheSuccessorOfAPodIsNotBounded(t *testing.T) {
 		"it has ended, and is nowhere":     {func(f *Federation) { f.ObserveGone(name(one), one.UID) }, remade(one), false, false},
 		"another ShadowPod has its name":   {func(f *Federation) { f.gone("a") }, another, true, false},
 		"the ShadowPod is gone":            {func(f *Federation) { f.gone("a"); f.ObserveNoSuccessor(name(one)) }, remade(one), false, false},
-		"it is made again after a minute":  {func(f *Federation) { f.gone("a"); time.Sleep(successorWithin); f.ExpireRefusals() }, remade(one), false, false},
+		"it is made again after a minute":  {func(f *Federation) { f.gone("a"); time.Sleep(successorWithin); f.expire(f.cfg.Clock.Now()) }, remade(one), false, false},
 		"an administrator makes the other": {func(f *Federation) { f.gone("a") }, newPod("a", "1"), true, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,20 +4,23 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
-// presence is the last known state of a pod at its provider.
-type presence int
+// Presence is the last known state of a pod at its provider.
+type Presence int
 
+// The states of a pod at its provider.
 const (
-	unseen presence = iota
-	// withoutPod means a ShadowPod at most, podThere the pod.
-	withoutPod
-	podThere
+	unseen Presence = iota
+	// Gone means neither the pod nor its ShadowPod.
+	Gone
+	// ShadowPodThere means a ShadowPod, but no pod.
+	ShadowPodThere
+	// PodThere means the pod.
+	PodThere
 )
 
 // shown reports whether the status of a pod was reported from a pod at its provider, by any virtual kubelet.
@@ -33,39 +36,21 @@ func unmade(of *corev1.Pod) bool {
 		of.Annotations[v1alpha1.NotForwardedAnnotation] != v1alpha1.Assignment(placement.AssignedTo(of).VirtualNode, of)
 }
 
-// ObserveThere records the answer of a pod's provider that it has the pod, or only a ShadowPod.
-func (f *Federation) ObserveThere(of *corev1.Pod, pod bool) {
+// ObservePresence records the answer of a pod's provider. It returns since when the pod is Gone there; zero if it is
+// not.
+func (f *Federation) ObservePresence(of *corev1.Pod, there Presence) (goneSince time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p := f.recordOf(of)
-	p.there, p.goneSince = withoutPod, time.Time{}
-	if pod {
-		p.there = podThere
-		if p.start.unmade {
-			p.start.unmade, p.start.pendingAgain = false, f.cfg.Clock.Now()
+	if there == Gone {
+		if p.goneSince.IsZero() {
+			p.goneSince = f.cfg.Clock.Now()
 		}
+		return p.goneSince
 	}
-}
-
-// ObserveNothingThere records that a leaving pod no longer exists at its provider, and returns since when.
-func (f *Federation) ObserveNothingThere(of *corev1.Pod) time.Time {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	p := f.recordOf(of)
-	if p.goneSince.IsZero() {
-		p.goneSince = f.cfg.Clock.Now()
+	p.there, p.goneSince = there, time.Time{}
+	if there == PodThere && p.start.unmade {
+		p.start.unmade, p.start.pendingAgain = false, f.cfg.Clock.Now()
 	}
-	return p.goneSince
-}
-
-// Leaves returns the state of a pod that leaves: since when it no longer exists at its provider, zero if it exists or
-// that is not known; and whether the provider last had the pod itself, and not only its ShadowPod.
-func (f *Federation) Leaves(uid types.UID) (goneSince time.Time, podSeen bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	p := f.pods[uid]
-	if p == nil {
-		return time.Time{}, false
-	}
-	return p.goneSince, p.there == podThere
+	return time.Time{}
 }

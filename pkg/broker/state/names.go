@@ -50,7 +50,7 @@ func (f *Federation) remember(uid types.UID, p *pod) {
 		f.earlier[p.name.Namespace] = names
 	}
 	if _, known := names[p.name.Name]; known || len(names) < maxNames {
-		names[p.name.Name] = Earlier{UID: uid, At: at, Seen: p.shown || p.there == podThere, Released: p.ended, gone: f.cfg.Clock.Now()}
+		names[p.name.Name] = Earlier{UID: uid, At: at, Seen: p.shown || p.there == PodThere, Released: p.ended, gone: f.cfg.Clock.Now()}
 	}
 }
 
@@ -103,12 +103,4 @@ func (f *Federation) ObserveNameFree(of *corev1.Pod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.recordOf(of).nameFree = true
-}
-
-// NameFree reports whether no provider has an earlier pod of the name of a pod, as far as they were asked.
-func (f *Federation) NameFree(uid types.UID) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	p := f.pods[uid]
-	return p != nil && p.nameFree
 }

@@ -64,13 +64,59 @@ type pod struct {
 	start start
 	// there is the last known state of the pod, which may leave, at its provider. goneSince is since when it no longer
 	// exists there.
-	there     presence
+	there     Presence
 	goneSince time.Time
 	// shown means that its status is from a pod at its provider, mayRun that its containers may run there. nameFree
 	// means that no provider has an earlier pod of its name.
 	shown, mayRun, nameFree bool
 	// startCounted and runningSeen mean that the start at the present VirtualNode was counted, and traced.
 	startCounted, runningSeen bool
+}
+
+// Pod is the state of one pod at a moment; it is zero for a pod that is not known.
+type Pod struct {
+	// HasAccount means that it is known in which account the pod counts.
+	HasAccount bool
+	// Assumed means that the cache does not show a decision yet, Uncertain that it is not known whether the decision
+	// was written.
+	Assumed, Uncertain bool
+	// Left is the VirtualNode that the pod, which is moving, has left: it no longer exists there.
+	Left scheduler.Place
+	// EvictedAt is when this leader took the pod away from its provider; zero if it is not moving.
+	EvictedAt time.Time
+	// GoneSince is since when a leaving pod no longer exists at its provider; zero if it exists there, or that is not
+	// known. SeenThere means that the provider last had the pod itself, and not only its ShadowPod.
+	GoneSince time.Time
+	SeenThere bool
+	// NameFree means that no provider has an earlier pod of its name, as far as they were asked.
+	NameFree bool
+	// Started means that a container of the pod was started at its present VirtualNode, as far as this leader has seen.
+	// Its provider may have made it again since.
+	Started bool
+	// PendingAgain is when this leader first saw that an assigned pod, which its provider had begun to run, waits for
+	// its containers again, or that its provider has made one at last; zero if it does not. Liqo's ShadowPod controller
+	// makes a pod again, under its name, if its node dies, is drained or preempts it.
+	PendingAgain time.Time
+	// ReservedAt is where capacity is reserved for the pod, since ReservedSince; zero if it is nowhere.
+	ReservedAt    scheduler.Place
+	ReservedSince time.Time
+}
+
+// Pod returns the state of a pod.
+func (f *Federation) Pod(uid types.UID) Pod {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.pods[uid]
+	if p == nil {
+		return Pod{}
+	}
+	of := Pod{
+		HasAccount: p.account != (scheduler.Account{}), Assumed: p.assumed, Uncertain: p.uncertain, Left: p.left,
+		EvictedAt: p.evictedAt, GoneSince: p.goneSince, SeenThere: p.there == PodThere, NameFree: p.nameFree,
+		Started: p.startCounted, PendingAgain: p.start.pendingAgain,
+	}
+	of.ReservedAt, of.ReservedSince = f.reservedFor(uid)
+	return of
 }
 
 // start is how far a pod has come at one assignment, as this leader has seen it.
@@ -153,18 +199,6 @@ func (s *start) observe(of *corev1.Pod, at scheduler.Place, now time.Time) {
 	}
 }
 
-// PendingAgain returns when this leader first saw that an assigned pod, which its provider had begun to run, waits for
-// its containers again, or that its provider has made one at last; zero if it does not. Liqo's ShadowPod controller
-// makes a pod again, under its name, if its node dies, is drained or preempts it.
-func (f *Federation) PendingAgain(of *corev1.Pod) time.Time {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if p := f.pods[of.UID]; p != nil && p.start.assignment == v1alpha1.Assignment(placement.AssignedTo(of).VirtualNode, of) {
-		return p.start.pendingAgain
-	}
-	return time.Time{}
-}
-
 // observeStart records that a pod waits at a VirtualNode, or has started there since.
 func (f *Federation) observeStart(p *pod, of *corev1.Pod, at scheduler.Place) {
 	if isPending(of) {
@@ -229,7 +263,7 @@ func (f *Federation) ObserveEnded(of *corev1.Pod, at scheduler.Place) bool {
 	p.admitted = before.admitted || before.assumed || of.Annotations[v1alpha1.AssignedAtAnnotation] != ""
 	// Liqo's controller may still make one that its provider was not seen to have: a webhook for pods holds the
 	// creation.
-	p.ended, p.there, p.shown, p.mayRun = true, there, shown(of), mayRun(of) || unmade(of) && there != podThere
+	p.ended, p.there, p.shown, p.mayRun = true, there, shown(of), mayRun(of) || unmade(of) && there != PodThere
 	f.limit.Forget(of.UID)
 	f.assignPod(of, at)
 	return !known
@@ -272,14 +306,6 @@ func (f *Federation) ObserveLeft(of *corev1.Pod, from scheduler.Place) {
 	}
 	p.admitted = true
 	f.admit(p, scheduler.HolderOf(of.UID), placement.AssignmentOf(of, scheduler.Place{}).Requests)
-}
-
-// HasLeft reports whether a moving pod no longer exists at a VirtualNode.
-func (f *Federation) HasLeft(uid types.UID, from scheduler.Place) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	p := f.pods[uid]
-	return p != nil && p.left == from
 }
 
 // Assume chooses a provider for a pod and reserves its capacity there (kube-scheduler decides apart from that). Without
@@ -423,15 +449,6 @@ func (f *Federation) ObserveWritten(of *corev1.Pod, at scheduler.Place) {
 	f.assignPod(of, at)
 }
 
-// Assumed reports whether a decision about the pod is not in the cache yet, and whether it is not known if it
-// was written.
-func (f *Federation) Assumed(uid types.UID) (assumed, uncertain bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	p := f.pods[uid]
-	return p != nil && p.assumed, p != nil && p.uncertain
-}
-
 // ObserveStays records that an assigned pod need not move, and whether it has started: it no longer waits for the limit
 // of moves, nor for its replicas. Once it has started its last move is over.
 func (f *Federation) ObserveStays(uid types.UID, started bool) {
@@ -464,7 +481,7 @@ func (f *Federation) ObserveEvicted(of *corev1.Pod, from scheduler.Place) (uncle
 	p.left, p.evictedAt, p.startedBefore, p.nowhere = scheduler.Place{}, f.cfg.Clock.Now(), &started, false
 	p.leavesSince, p.goneSince = p.evictedAt, time.Time{}
 	if p.there == unseen && shown(of) {
-		p.there = podThere
+		p.there = PodThere
 	}
 	f.turns.StopWaiting(&p.budget)
 	provider := f.providerAt(from)
@@ -498,16 +515,6 @@ func (f *Federation) ObserveGivenUp(at scheduler.Place) (unclean string) {
 		return provider.markUnclean(at.Provider)
 	}
 	return ""
-}
-
-// EvictedAt returns when this leader took a pod away from its provider; zero if it is not moving.
-func (f *Federation) EvictedAt(uid types.UID) time.Time {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if p := f.pods[uid]; p != nil {
-		return p.evictedAt
-	}
-	return time.Time{}
 }
 
 // ObserveAssignmentWritten records that the API has accepted a decision. It returns how long the pod was moving; false
@@ -580,11 +587,8 @@ func (f *Federation) ObserveRefused(of *corev1.Pod, r Refusal) {
 	f.assign(withheld)
 }
 
-// ExpireRefusals forgets expired refusals: pods that waited for their end are tried again.
-func (f *Federation) ExpireRefusals() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now := f.cfg.Clock.Now()
+// expire forgets expired refusals, names and predecessors: pods that waited for their end are tried again.
+func (f *Federation) expire(now time.Time) {
 	f.expireNames(now)
 	f.expirePredecessors(now)
 	for _, p := range f.pods {
@@ -619,15 +623,6 @@ func (f *Federation) ObserveStarted(of *corev1.Pod, took time.Duration) bool {
 		f.open(at, place)
 	}
 	return true
-}
-
-// HasStarted reports whether a container of a pod was started at its present VirtualNode, as far as this leader has
-// seen. Its provider may have made it again since.
-func (f *Federation) HasStarted(uid types.UID) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	p := f.pods[uid]
-	return p != nil && p.startCounted
 }
 
 // ObserveRunning records that the status of an assigned pod shows it Running. It reports true once for each assignment,

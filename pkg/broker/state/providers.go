@@ -119,7 +119,14 @@ type Provider struct {
 	Reason   string
 	// Kubelets reports, by VirtualNode, whether the lease of its virtual kubelet is live.
 	Kubelets map[string]bool
-	Unclean  bool
+	// Unclean means that pods were moved away while the provider could not be reached, which may still run there. Moved
+	// counts how often. Answers means that it can be reached, and answered the last probe.
+	Unclean, Answers bool
+	Moved            int
+	// RemoteNamespaces are those of its ProviderSpec. The caller must not change them.
+	RemoteNamespaces map[string]string
+	// Granted is the sum of the grants of its slices.
+	Granted resources.Amounts
 	// Draining means that the scheduler assigns no pod there because the provider is drained.
 	Draining bool
 	KPIs     v1alpha1.KPIs
@@ -335,25 +342,13 @@ func (p *provider) markUnclean(id string) string {
 }
 
 // ObserveClean records that a provider no longer runs pods that were moved away. It has no effect if pods were moved
-// away since Uncleaned returned moved.
+// away since Provider returned moved.
 func (f *Federation) ObserveClean(id string, moved int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if p := f.providers[id]; p != nil && p.moved == moved {
 		p.unclean = false
 	}
-}
-
-// Uncleaned returns the remote names of the namespaces of a provider that is unclean and can be reached again, by their
-// local names, and a number for ObserveClean; false if the provider need not be checked.
-func (f *Federation) Uncleaned(id string) (remoteNamespaces map[string]string, moved int, uncleaned bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	p := f.providers[id]
-	if p == nil || !p.unclean || !p.unreachableSince.IsZero() || !p.last.Answered {
-		return nil, 0, false
-	}
-	return maps.Clone(p.spec.RemoteNamespaces), p.moved, true
 }
 
 // Provider returns the state of a provider; false if the provider is not known.
@@ -367,9 +362,14 @@ func (f *Federation) Provider(id string) (Provider, bool) {
 	out := Provider{
 		Probed: p.probed, Confirmed: p.confirmed, UnreachableSince: p.unreachableSince, LastProbe: p.last.Ended, Problem: p.last.Problem,
 		Unusable: p.unusable(), Reason: p.last.Reason,
-		Kubelets: maps.Clone(p.last.Kubelets), Unclean: p.unclean, Draining: p.movesDependOn.draining,
+		Kubelets: maps.Clone(p.last.Kubelets), Draining: p.movesDependOn.draining,
+		Unclean: p.unclean, Answers: p.unreachableSince.IsZero() && p.last.Answered, Moved: p.moved,
+		RemoteNamespaces: p.spec.RemoteNamespaces, Granted: resources.Amounts{},
 		KPIs: p.tracker.Status(), Assigned: map[string]Assigned{}, MovesWaiting: f.movesWaiting(id), Closed: p.closedOf(), Reserved: f.reservedOf(id),
 		ProbesAnswered: p.answered, ProbesFailed: p.failed, Assignments: p.assignments, Refusals: maps.Clone(p.refusals),
+	}
+	for i := range p.scheduled.Slices {
+		out.Granted.Add(p.scheduled.Slices[i].Granted)
 	}
 	for virtualNode := range p.spec.VirtualNodes {
 		resources, pods := f.scheduler.Assigned(scheduler.Place{Provider: id, VirtualNode: virtualNode})
@@ -378,28 +378,11 @@ func (f *Federation) Provider(id string) (Provider, bool) {
 	return out, true
 }
 
-// Known reports whether a provider is known.
-func (f *Federation) Known(id string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.providers[id] != nil
-}
-
 // Providers returns the ids of all providers, sorted.
 func (f *Federation) Providers() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Sorted(maps.Keys(f.providers))
-}
-
-// AllConfirmed reports whether probes of this leader show of all these providers whether they can be reached.
-func (f *Federation) AllConfirmed(ids []string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return !slices.ContainsFunc(ids, func(id string) bool {
-		p := f.providers[id]
-		return p == nil || !p.confirmed
-	})
 }
 
 // Room adds up the capacity of the Node: the grants of providers that can be assigned pods, whose number it counts, and

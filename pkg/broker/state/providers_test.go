@@ -39,8 +39,8 @@ func TestAProviderIsUnreachableAfterTwoFailedProbesInARow(t *testing.T) {
 	require.Zero(t, f.VirtualNode(placed("q1")).UnreachableSince, "one failure may be an accident")
 	require.Equal(t, []string{"q"}, f.ObserveProbe("q", down(3*time.Second)))
 	require.Equal(t, noon.Add(2*time.Second), f.VirtualNode(placed("q1")).UnreachableSince, "since the first probe that failed")
-	_, _, check := f.Uncleaned("q")
-	require.False(t, check, "it cannot be asked")
+	q, _ := f.Provider("q")
+	require.False(t, q.Answers, "it cannot be asked")
 
 	pod := newPod("pod", "1")
 	require.Equal(t, "q", f.ObserveEvicted(pod, placed("q1")), "it may still run there")
@@ -53,19 +53,18 @@ func TestAProviderIsUnreachableAfterTwoFailedProbesInARow(t *testing.T) {
 	require.Equal(t, noon.Add(2*time.Second), f.VirtualNode(placed("q1")).UnreachableSince, "it answers now and then")
 	require.Equal(t, []string{"q"}, f.ObserveProbe("q", up(7*time.Second)))
 	require.Zero(t, f.VirtualNode(placed("q1")).UnreachableSince)
-	q, _ := f.Provider("q")
+	q, _ = f.Provider("q")
 	require.True(t, q.Unclean)
+	require.True(t, q.Answers)
 	require.Equal(t, 5, q.ProbesAnswered)
 	require.Equal(t, 3, q.ProbesFailed)
-	_, moved, check := f.Uncleaned("q")
-	require.True(t, check)
 	f.ObserveGivenUp(placed("q1"))
-	f.ObserveClean("q", moved)
-	_, moved, check = f.Uncleaned("q")
-	require.True(t, check, "a pod was moved away while the provider was checked")
-	f.ObserveClean("q", moved)
-	_, _, check = f.Uncleaned("q")
-	require.False(t, check)
+	f.ObserveClean("q", q.Moved)
+	q, _ = f.Provider("q")
+	require.True(t, q.Unclean, "a pod was moved away while the provider was checked")
+	f.ObserveClean("q", q.Moved)
+	q, _ = f.Provider("q")
+	require.False(t, q.Unclean)
 	require.Empty(t, f.ObserveProbe("unknown", up(0)))
 }
 
@@ -154,7 +153,6 @@ func TestOneFailedProbeOfANewLeaderConfirmsNothing(t *testing.T) {
 			confirmed := func() bool {
 				q, _ := f.Provider("q")
 				require.Equal(t, q.Confirmed, f.VirtualNode(placed("q1")).Confirmed)
-				require.Equal(t, q.Confirmed, f.AllConfirmed([]string{"q"}))
 				return q.Confirmed
 			}
 			require.False(t, confirmed())
@@ -188,16 +186,16 @@ func TestASuspicionEndsForEachProviderByItself(t *testing.T) {
 		failBoth()
 		time.Sleep(10 * time.Minute)
 		failBoth()
-		require.True(t, f.SuspectsItself())
+		require.True(t, f.Counts().SuspectsItself)
 		require.True(t, f.VirtualNode(placed("q1")).MovesSuspended)
 
 		probeNow(f, true, "p")
-		require.True(t, f.SuspectsItself())
+		require.True(t, f.Counts().SuspectsItself)
 		early := time.Now()
 		time.Sleep(time.Second)
 		probeNow(f, true, "p")
 		answers := time.Now()
-		require.False(t, f.SuspectsItself())
+		require.False(t, f.Counts().SuspectsItself)
 		require.True(t, f.VirtualNode(placed("q1")).MovesSuspended, "q was not probed since")
 		time.Sleep(2 * time.Second)
 		f.ObserveProbe("q", Probe{Began: early, Ended: time.Now()})
@@ -244,7 +242,7 @@ func TestAVirtualNodeThatIsGoneIsNotKnown(t *testing.T) {
 	require.True(t, f.VirtualNode(placed("q2")).Draining, "it is being deleted")
 	require.Equal(t, []string{"q1"}, set(map[string]bool{"q2": false}, mapped))
 	require.Equal(t, VirtualNode{}, f.VirtualNode(placed("q1")))
-	require.Equal(t, []scheduler.Place{placed("q2")}, f.OnePerProvider())
+	require.Equal(t, []scheduler.Place{placed("q2")}, f.VirtualNodes())
 
 	remote, known := f.RemoteNamespace(placed("q2"), "elsewhere")
 	require.True(t, known)
@@ -301,10 +299,6 @@ func TestTheNodeHasRoomForWhatUsableProvidersGrantedAndAllThatIsAssigned(t *test
 	room, _, _ = f.Room()
 	require.EqualValues(t, 2500, cpus(room), "of a provider that is gone")
 
-	require.False(t, f.AllConfirmed([]string{"p"}))
-	f.ObserveProbe("p", up(0))
-	require.True(t, f.AllConfirmed([]string{"p"}))
-	require.False(t, f.AllConfirmed([]string{"p", "unknown"}))
 }
 
 // A tenant can have many pods wait that no provider fits: kube-scheduler subtracts them, and would bind no others.
@@ -470,7 +464,7 @@ func TestASuspicionEndsWhenProvidersAreGoneForGood(t *testing.T) {
 				probeNow(f, false, tc.lost...)
 				time.Sleep(5 * time.Second)
 				probeNow(f, false, tc.lost...)
-				require.True(t, f.SuspectsItself())
+				require.True(t, f.Counts().SuspectsItself)
 				time.Sleep(time.Hour)
 				if tc.meet != nil {
 					tc.meet(f)
@@ -478,7 +472,7 @@ func TestASuspicionEndsWhenProvidersAreGoneForGood(t *testing.T) {
 				probeNow(f, false, "q")
 				time.Sleep(5 * time.Second)
 				probeNow(f, false, "q")
-				require.Equal(t, !tc.forgets, f.SuspectsItself())
+				require.Equal(t, !tc.forgets, f.Counts().SuspectsItself)
 				vn := f.VirtualNode(placed("q1"))
 				require.Equal(t, !tc.forgets, vn.MovesSuspended)
 				if tc.forgets {

@@ -198,7 +198,7 @@ func TestNoPodWaitsThatFits(t *testing.T) {
 					pod := fmt.Sprint(i)
 					switch random.IntN(6) {
 					case 0, 1, 2:
-						if at, _ := f.Assumed(types.UID(pod)); !at {
+						if !f.Pod(types.UID(pod)).Assumed {
 							f.try(pod, milli(i), policies[i%4])
 						}
 					case 3:

@@ -34,16 +34,14 @@ type Reservation struct {
 	Requests resources.Amounts
 }
 
-// ReservedFor returns where, and since when, capacity is reserved for a pod; false if it is nowhere.
-func (f *Federation) ReservedFor(uid types.UID) (at scheduler.Place, since time.Time, reserved bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// reservedFor returns where, and since when, capacity is reserved for a pod; zero if it is nowhere.
+func (f *Federation) reservedFor(uid types.UID) (at scheduler.Place, since time.Time) {
 	for at, r := range f.reservations {
 		if r.uid == uid {
-			return at, r.since, true
+			return at, r.since
 		}
 	}
-	return scheduler.Place{}, time.Time{}, false
+	return scheduler.Place{}, time.Time{}
 }
 
 // reserve reserves a part of a VirtualNode for each pod that has waited for ReserveAfter while smaller ones took the

@@ -22,7 +22,7 @@ func (c *churn) step(large map[string]int64, assigned func(name string)) {
 	c.f.tryOf("small", fmt.Sprint("small-", c.next), 500)
 	c.f.gone(fmt.Sprint("small-", c.next-3))
 	c.next++
-	c.f.ExpireRefusals()
+	c.f.expire(c.f.cfg.Clock.Now())
 	for _, name := range c.f.woken() {
 		if milli, is := large[name]; is && c.f.tryOf("c-"+name, name, milli) == "q1" {
 			assigned(name)
@@ -48,17 +48,15 @@ func TestALargePodGetsWhatBecomesFreeAfterAWhile(t *testing.T) {
 		for time.Since(began) < 6*time.Hour && assigned == 0 {
 			c.step(map[string]int64{"large": 2000}, func(string) { assigned = time.Since(began) })
 			if since := time.Since(began); since > 5*time.Minute+5*time.Second && assigned == 0 {
-				at, reservedSince, reserved := f.ReservedFor("large")
-				require.True(t, reserved)
-				require.Equal(t, placed("q1"), at)
-				require.LessOrEqual(t, time.Since(reservedSince), time.Minute)
+				large := f.Pod("large")
+				require.Equal(t, placed("q1"), large.ReservedAt)
+				require.LessOrEqual(t, time.Since(large.ReservedSince), time.Minute)
 				require.Equal(t, verdict.Reserved.String(), f.tryOf("other", "other", 500))
 			}
 		}
 		require.NotZero(t, assigned, "it waits for six hours, and longer")
 		require.Less(t, assigned, 7*time.Minute)
-		_, _, reserved := f.ReservedFor("large")
-		require.False(t, reserved)
+		require.Empty(t, f.Pod("large").ReservedAt)
 		f.gone("large")
 		require.Equal(t, "q1", f.tryOf("other", "other", 500), "others follow")
 	})
@@ -96,8 +94,7 @@ func TestAReservationEndsWithItsPod(t *testing.T) {
 		for range 70 {
 			c.step(nil, nil)
 		}
-		_, _, reserved := f.ReservedFor("large")
-		require.True(t, reserved)
+		require.NotEmpty(t, f.Pod("large").ReservedAt)
 		f.gone("large")
 		require.Empty(t, f.reservations)
 		for i := range 3 {

@@ -5,14 +5,8 @@ import (
 	"time"
 )
 
-// SuspectsItself reports whether so many providers became unreachable at once that the broker is more likely cut off
-// than they are.
-func (f *Federation) SuspectsItself() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.suspicious()
-}
-
+// suspicious reports whether so many providers became unreachable at once that the broker is more likely cut off than
+// they are.
 func (f *Federation) suspicious() bool {
 	var outages []time.Time
 	total, answers := 0, false

@@ -56,12 +56,14 @@ func (f *Federation) movesWaiting(provider string) disruption.Waiting {
 	return f.turns.At(func(at scheduler.Place) bool { return at.Provider == provider && f.providerAt(at) != nil })
 }
 
-// Wake returns the unassigned pods to try now, longest waiting first (queue.Queue). More means that others may follow,
+// Wake forgets expired refusals, and returns the unassigned pods to try now, longest waiting first (queue.Queue). More means that others may follow,
 // if these do not use the free capacity.
 func (f *Federation) Wake() (names []types.NamespacedName, more bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.reserve(f.cfg.Clock.Now())
+	now := f.cfg.Clock.Now()
+	f.expire(now)
+	f.reserve(now)
 	moreGrants := f.retryWithinGrants()
 	var unassigned []*queue.Pod
 	for _, p := range f.pods {
@@ -69,7 +71,7 @@ func (f *Federation) Wake() (names []types.NamespacedName, more bool) {
 			unassigned = append(unassigned, &p.queued)
 		}
 	}
-	woken, more := f.queue.Wake(unassigned, f.cfg.Clock.Now(), f.opening)
+	woken, more := f.queue.Wake(unassigned, now, f.opening)
 	for _, p := range woken {
 		names = append(names, p.Name)
 	}

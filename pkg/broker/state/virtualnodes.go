@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
@@ -100,77 +99,15 @@ func (f *Federation) RemoteNamespace(at scheduler.Place, local string) (remote s
 	return p.spec.RemoteNamespaces[local], true
 }
 
-// OnePerProvider returns one VirtualNode of each provider, the first by name.
-func (f *Federation) OnePerProvider() []scheduler.Place {
+// VirtualNodes returns all VirtualNodes, sorted by provider and name.
+func (f *Federation) VirtualNodes() []scheduler.Place {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all := make([]scheduler.Place, 0, len(f.providers))
-	for id, p := range f.providers {
-		if len(p.spec.VirtualNodes) > 0 {
-			all = append(all, scheduler.Place{Provider: id, VirtualNode: slices.Min(slices.Collect(maps.Keys(p.spec.VirtualNodes)))})
-		}
-	}
-	return all
-}
-
-// SomeRemoteNamespaces returns the first names of namespaces at a provider, most of them at most.
-func (f *Federation) SomeRemoteNamespaces(id string, most int) []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	p := f.providers[id]
-	if p == nil {
-		return nil
-	}
-	names := slices.Sorted(maps.Values(p.spec.RemoteNamespaces))
-	return names[:min(len(names), most)]
-}
-
-// Named returns all VirtualNodes of a name. Without one it returns that name at each provider: the VirtualNode may be
-// gone.
-func (f *Federation) Named(virtualNode string) []scheduler.Place {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var named, all []scheduler.Place
 	for _, id := range slices.Sorted(maps.Keys(f.providers)) {
-		at := scheduler.Place{Provider: id, VirtualNode: virtualNode}
-		if all = append(all, at); f.providerAt(at) != nil {
-			named = append(named, at)
-		}
-	}
-	if len(named) == 0 {
-		return all
-	}
-	return named
-}
-
-// WithNamespace returns all VirtualNodes whose provider has a namespace, or may have it.
-func (f *Federation) WithNamespace(local string) []scheduler.Place {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var all []scheduler.Place
-	for _, id := range slices.Sorted(maps.Keys(f.providers)) {
-		p := f.providers[id]
-		if p.spec.RemoteNamespaces != nil && p.spec.RemoteNamespaces[local] == "" {
-			continue
-		}
-		for _, virtualNode := range slices.Sorted(maps.Keys(p.spec.VirtualNodes)) {
+		for _, virtualNode := range slices.Sorted(maps.Keys(f.providers[id].spec.VirtualNodes)) {
 			all = append(all, scheduler.Place{Provider: id, VirtualNode: virtualNode})
 		}
 	}
 	return all
-}
-
-// Granted returns the sum of the grants of a provider's slices.
-func (f *Federation) Granted(provider string) resources.Amounts {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	granted := resources.Amounts{}
-	for _, p := range f.scheduler.Providers() {
-		if p.ID == provider {
-			for _, slice := range p.Slices {
-				granted.Add(slice.Granted)
-			}
-		}
-	}
-	return granted
 }

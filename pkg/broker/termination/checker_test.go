@@ -63,7 +63,10 @@ func newProvider(t *testing.T, names ...string) (*provider, *Checker) {
 	p.kube.PrependReactor("list", "*", count)
 	p.liqo.PrependReactor("list", "*", count)
 	connections := remote.NewConnections(nil, nil, "")
-	connections.Set(&remote.Connection{Provider: "q", VirtualNode: "q1", Kube: remotetest.Kube(p.kube), Probes: remotetest.Probes(p.kube), Liqo: remotetest.Liqo(p.liqo)})
+	connections.Set(&remote.Connection{
+		Provider: "q", VirtualNode: "q1",
+		Kube: remotetest.Kube(p.kube), Probes: remotetest.Probes(p.kube), Liqo: remotetest.Liqo(p.liqo),
+	})
 	return p, NewChecker(CheckerConfig{
 		Log: testr.New(t), Connections: connections, Queue: &requeue.Queue{}, Timeout: time.Minute,
 		Connect: func(context.Context, scheduler.Place) *remote.Connection { return nil },
@@ -145,7 +148,8 @@ func TestAnEarlierPodOfTheNameIsNoAnswer(t *testing.T) {
 
 	// Its own ShadowPod is there, and the pod of the earlier one is ending.
 	meta.Annotations = map[string]string{v1alpha1.PodUIDAnnotation: "uid"}
-	require.NoError(t, p.liqo.Tracker().Update(offloadingv1beta1.ShadowPodGroupVersionResource, &offloadingv1beta1.ShadowPod{ObjectMeta: meta}, "ns-r"))
+	require.NoError(t, p.liqo.Tracker().Update(
+		offloadingv1beta1.ShadowPodGroupVersionResource, &offloadingv1beta1.ShadowPod{ObjectMeta: meta}, "ns-r"))
 	c.Check(t.Context(), placed("q1"))
 	answer = c.Ask(podNamed("pod"))
 	require.True(t, answer.Present)

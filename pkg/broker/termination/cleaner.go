@@ -111,11 +111,18 @@ func (c *Cleaner) SetUp(mgr manager.Manager) error {
 // Request has a provider checked that was unreachable, and may still run pods that were moved away. It returns when to
 // request it again; 0 if there is no need to.
 func (c *Cleaner) Request(id string) time.Duration {
-	if _, _, uncleaned := c.State.Uncleaned(id); !uncleaned {
+	if _, unclean := c.unclean(id); !unclean {
 		return 0
 	}
 	c.queue.Add(types.NamespacedName{Name: id})
 	return c.Interval // The first one may come before the queue has started.
+}
+
+// unclean returns the state of a provider that may still run pods which were moved away, and can be asked; false if it
+// need not be checked.
+func (c *Cleaner) unclean(id string) (state.Provider, bool) {
+	known, _ := c.State.Provider(id)
+	return known, known.Unclean && known.Answers
 }
 
 // Forget forgets the progress of a provider's check; the provider has no VirtualNodes any more, or is clean.
@@ -140,15 +147,16 @@ func (c *Cleaner) checkOf(id string, moved int) *check {
 // reconcile continues the check whether a provider that was unreachable still runs pods that were moved away. It
 // returns when to check again; 0 if there is no need to.
 func (c *Cleaner) reconcile(ctx context.Context, id string) time.Duration {
-	namespaces, moved, uncleaned := c.State.Uncleaned(id)
-	if !uncleaned {
+	known, unclean := c.unclean(id)
+	if !unclean {
 		return 0
 	}
+	namespaces := known.RemoteNamespaces
 	in, err := c.cleanable(ctx, id)
 	if err != nil || in.connection == nil {
 		return c.Interval
 	}
-	at, began := c.checkOf(id, moved), time.Now()
+	at, began := c.checkOf(id, known.Moved), time.Now()
 	for _, local := range slices.Sorted(maps.Keys(namespaces)) {
 		if _, listed := at.listed[local]; listed || at.cleaned.Has(local) {
 			continue
@@ -197,7 +205,7 @@ func (c *Cleaner) endTurn(id string, at *check, namespaces int) time.Duration {
 	case left > 0:
 		return time.Second
 	}
-	c.Log.Info("A provider that was unreachable has removed the pods that were moved away", "provider", id)
+	c.Log.Info("Provider has removed the pods that were moved away while it was unreachable", "provider", id)
 	c.State.ObserveClean(id, at.moved)
 	c.Forget(id)
 	c.Providers.Add(types.NamespacedName{Name: id}) // Its reconciliation updates the scheduler.
@@ -260,7 +268,9 @@ func (in *cleanable) mayHaveLeft(shadow *remote.ShadowPod) bool {
 // readShadowPods reads the ShadowPods of a remote namespace from where an attempt ended, until a time, and reports
 // whether that was all. It records whether there are any whose pods are not assigned to their VirtualNode. If their
 // VirtualNode is gone, no virtual kubelet deletes them, so they are deleted here.
-func (c *Cleaner) readShadowPods(ctx context.Context, in *cleanable, local, remoteName string, of *list, until time.Time) (done bool, err error) {
+func (c *Cleaner) readShadowPods(
+	ctx context.Context, in *cleanable, local, remoteName string, of *list, until time.Time,
+) (done bool, err error) {
 	for first := true; !done; first = false {
 		if !first && !time.Now().Before(until) || ctx.Err() != nil {
 			return false, nil
@@ -318,7 +328,9 @@ func (c *Cleaner) leftBy(ctx context.Context, in *cleanable, local string, shado
 // deleteOrphans deletes the ShadowPods whose VirtualNode is gone, and reports whether there were any. The VirtualNodes
 // are read from the API server, after the ShadowPods: so every VirtualNode that made one of them is included, even if
 // the broker does not use it.
-func (c *Cleaner) deleteOrphans(ctx context.Context, in *cleanable, remoteName string, shadows []remote.ShadowPod) (orphans bool, err error) {
+func (c *Cleaner) deleteOrphans(
+	ctx context.Context, in *cleanable, remoteName string, shadows []remote.ShadowPod,
+) (orphans bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.RequestTimeout)
 	defer cancel()
 	there, err := peering.VirtualNodeNames(ctx, c.Live, in.provider)

@@ -95,7 +95,8 @@ func (n *namespace) serve(w http.ResponseWriter, r *http.Request) {
 func podOf(i int) []byte {
 	pod := corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: fmt.Sprint("pod-", i), UID: types.UID(fmt.Sprint("there-", i)), Annotations: map[string]string{v1alpha1.PodUIDAnnotation: "uid"},
+			Name: fmt.Sprint("pod-", i), UID: types.UID(fmt.Sprint("there-", i)),
+			Annotations: map[string]string{v1alpha1.PodUIDAnnotation: "uid"},
 		},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}
@@ -114,7 +115,10 @@ func checkerOf(t *testing.T, n *namespace, timeout time.Duration) *Checker {
 	liqo, err := liqoclient.NewForConfig(config)
 	require.NoError(t, err)
 	connections := remote.NewConnections(nil, nil, "")
-	connections.Set(&remote.Connection{Provider: "q", VirtualNode: "q1", Config: config, Kube: kube, Probes: kube.Discovery().RESTClient(), Liqo: liqo})
+	connections.Set(&remote.Connection{
+		Provider: "q", VirtualNode: "q1", Config: config,
+		Kube: kube, Probes: kube.Discovery().RESTClient(), Liqo: liqo,
+	})
 	return NewChecker(CheckerConfig{Log: logr.Discard(), Connections: connections, Queue: &requeue.Queue{}, Timeout: timeout})
 }
 
@@ -131,10 +135,12 @@ func TestPodsOfALargeNamespaceAreAnswered(t *testing.T) {
 			namespace: namespace{pods: 20_000, perItem: 100 * time.Microsecond}, asked: 5, timeout: time.Second, checks: 1, chunks: 10,
 		},
 		"all of a list that takes longer than a request may": {
-			namespace: namespace{pods: 20_000, perItem: 20 * time.Microsecond}, asked: 60, timeout: 300 * time.Millisecond, checks: 500, chunks: 5000,
+			namespace: namespace{pods: 20_000, perItem: 20 * time.Microsecond},
+			asked:     60, timeout: 300 * time.Millisecond, checks: 500, chunks: 5000,
 		},
 		"a chunk takes longer than a request may": {
-			namespace: namespace{pods: 1000, perItem: 5 * time.Millisecond}, asked: 60, timeout: 300 * time.Millisecond, checks: 500, chunks: 1000,
+			namespace: namespace{pods: 1000, perItem: 5 * time.Millisecond},
+			asked:     60, timeout: 300 * time.Millisecond, checks: 500, chunks: 1000,
 		},
 		"a token expires": {
 			namespace: namespace{pods: 2000}, asked: 60, timeout: 10 * time.Second, checks: 2, chunks: 40, expires: true,
