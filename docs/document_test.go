@@ -13,7 +13,8 @@ func TestRead(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("# A [title](t.md), with `code`\n"+
 		"See [this](a.md#b) and `[not](this)`, ![picture](c.svg) or <https://d.e>.\n"+
 		"\n<!-- run by: sandbox broker -->\n```sh\n# A comment [no link](x)\nkubectl get \\\n  pods\nls\n```\n"+
-		"## Twice\n```console\n$ kubectl get nodes\nNAME   AGE\n```\n<!-- run by: reader -->\n\n```yaml\na: 1\n```\n## Twice\nLast [too][r].\n\n[r]: f.md\n"), 0o600))
+		"## Twice\n```console\n$ kubectl get nodes\nNAME   AGE\n```\n<!-- run by: reader -->\n\n"+
+		"```yaml\na: 1\n```\n## Twice\nLast [too][r].\n\n[r]: f.md\n"), 0o600))
 	d, err := Read(path)
 	require.NoError(t, err)
 	require.Equal(t, []Link{{1, "t.md"}, {2, "a.md#b"}, {2, "c.svg"}, {2, "https://d.e"}, {24, "f.md"}}, d.Links)
@@ -38,6 +39,8 @@ func TestRead(t *testing.T) {
 
 func TestRewritten(t *testing.T) {
 	const text = "a\n```console\n$ x\nold\n```\nb\n```yaml\nc: 1\n```\n"
-	require.Equal(t, "a\n```console\n$ x\nnew\nnewer\n```\nb\n```yaml\nc: 1\n```\n", Rewritten(text, map[int]string{2: "$ x\nnew\nnewer\n"}))
+	require.Equal(t,
+		"a\n```console\n$ x\nnew\nnewer\n```\nb\n```yaml\nc: 1\n```\n",
+		Rewritten(text, map[int]string{2: "$ x\nnew\nnewer\n"}))
 	require.Equal(t, text, Rewritten(text, nil))
 }

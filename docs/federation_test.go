@@ -191,8 +191,11 @@ func (f *federation) state(pc *v1alpha1.ProviderCluster, state string) {
 // pod makes one of web that asks for nothing: at a VirtualNode of a provider, or waiting.
 func (f *federation) pod(namespace, name, provider, virtualNode string) *corev1.Pod {
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name), Labels: map[string]string{"app": "web"}},
-		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c"}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, UID: types.UID(namespace + name),
+			Labels: map[string]string{"app": "web"},
+		},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c"}}},
 	}
 	if virtualNode != "" {
 		pod.Labels[v1alpha1.ProviderLabel], pod.Labels[v1alpha1.VirtualNodeLabel] = provider, virtualNode

@@ -94,7 +94,7 @@ func runVirtualKubelet(ctx context.Context, o *options, flags *pflag.FlagSet, lo
 		"remoteCluster", cfg.ForeignCluster.ClusterID)
 	process.LogUnknown(log, cfg.UnknownFlags)
 	if cfg.Home, err = utils.GetRestConfig(o.stock.HomeKubeconfig); err != nil {
-		return fmt.Errorf("connecting to the home cluster (--home-kubeconfig, or run in a pod): %w", err)
+		return fmt.Errorf("connecting to the home cluster (set --home-kubeconfig, or run in a pod): %w", err)
 	}
 	cfg.Home.UserAgent = fmt.Sprintf("liqo-broker-vk/%s (%s/%s) %.12s/virtual-kubelet-v0", version, runtime.GOOS, runtime.GOARCH, commit)
 

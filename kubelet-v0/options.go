@@ -65,10 +65,10 @@ func newOptions() *options {
 func (o *options) install(flags *pflag.FlagSet) {
 	root.InstallFlags(flags, o.stock)
 	flags.StringVar(&o.remoteIPAM, "remote-ipam", o.remoteIPAM,
-		"server=HOST[:PORT]: ask the remote cluster's IPAM there (port 6000 by default) for the address by which a pod that it "+
-			"forwarded is reached through it")
+		"server=HOST[:PORT] of the remote cluster's IPAM (port 6000 by default), which returns the addresses at which the pods "+
+			"that the remote cluster forwarded are reached through it")
 	flags.BoolVar(&o.remoteIPAMInsecure, "remote-ipam-insecure", o.remoteIPAMInsecure,
-		"Speak plaintext with the remote IPAM, as the one of Liqo v0.x does")
+		"Connect to the remote IPAM in plaintext, as with the server of Liqo v0.x")
 	flags.StringVar(&o.remoteIPAMCA, "remote-ipam-ca", o.remoteIPAMCA,
 		"A file with the CA of the remote IPAM's certificate; by default the CA of the remote cluster")
 	flags.StringVar(&o.remoteIPAMServerName, "remote-ipam-server-name", o.remoteIPAMServerName,
@@ -76,10 +76,10 @@ func (o *options) install(flags *pflag.FlagSet) {
 	flags.StringVar(&o.healthProbeAddress, "health-probe-address", o.healthProbeAddress,
 		"The address that the probes (/livez and /readyz) are served on, 0 to disable")
 	flags.StringVar(&o.logLevel, "log-level", o.logLevel,
-		"The least severe log lines shown: debug, info, warn or error; debug raises --klog.v to 4 unless that is set")
+		"The minimum severity of logged messages: debug, info, warn or error; debug sets --klog.v to 4 unless that is set")
 	flags.StringVar(&o.logFormat, "log-format", o.logFormat, "The format of the logs: json or console")
 	flags.StringVar(&o.kubeletAuthorizationMode, "kubelet-authorization-mode", o.kubeletAuthorizationMode,
-		"Who authorises the callers of the kubelet API: Webhook (the API server, by SubjectAccessReview) or "+
+		"How callers of the kubelet API are authorised: Webhook (the API server, by SubjectAccessReview) or "+
 			"AlwaysAllow (every authenticated caller may do everything)")
 	flags.StringVar(&o.clientCAFile, "client-ca-file", o.clientCAFile,
 		"The CA of the client certificates accepted by the kubelet API; by default the one published in the "+

@@ -111,8 +111,11 @@ func TestFailuresNameTheFlag(t *testing.T) {
 		"no cluster to reach": {liqoArguments(), []string{"--home-kubeconfig"}},
 		"an ignored flag":     {append(liqoArguments(), "--later=1"), []string{"--home-kubeconfig"}},
 		"a strict one":        {append(liqoArguments(), "--later=1", "--strict-flags=true"), []string{"unknown flag: --later"}},
-		"a remote IPAM":       {append(liqoArguments(), "--remote-ipam=192.0.2.1"), []string{"--remote-ipam=192.0.2.1: use server=HOST[:PORT]"}},
-		"TLS with plaintext":  {append(liqoArguments(), "--remote-ipam-ca=/ca"), []string{"--remote-ipam-insecure=false"}},
+		"a remote IPAM": {
+			append(liqoArguments(), "--remote-ipam=192.0.2.1"),
+			[]string{"--remote-ipam=192.0.2.1: use server=HOST[:PORT]"},
+		},
+		"TLS with plaintext": {append(liqoArguments(), "--remote-ipam-ca=/ca"), []string{"--remote-ipam-insecure=false"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out, logs bytes.Buffer

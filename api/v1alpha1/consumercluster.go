@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ConsumerCluster is what administrators decide about a cluster that consumes the broker's resources; its name is the
-// cluster's id. The broker reads it only. A consumer without one has no limit.
+// ConsumerCluster sets limits for a consumer, a cluster that gets resources from the broker. Its name is the id of the
+// cluster. Administrators create it; the broker only reads it. A consumer without a ConsumerCluster has no limits.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=ccl,categories=liqo
@@ -22,10 +22,10 @@ type ConsumerCluster struct {
 	Spec ConsumerClusterSpec `json:"spec,omitempty"`
 }
 
-// ConsumerClusterSpec is what an administrator sets for a consumer.
+// ConsumerClusterSpec is set by an administrator.
 type ConsumerClusterSpec struct {
-	// Limits are the most that all ResourceSlices of the consumer together are granted by the broker's offers. A resource
-	// that they do not name has no limit.
+	// Limits is the maximum of the resources that the broker's offers grant to all ResourceSlices of the consumer
+	// together. A resource that is not listed has no limit.
 	// +optional
 	Limits corev1.ResourceList `json:"limits,omitempty"`
 }

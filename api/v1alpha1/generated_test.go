@@ -19,12 +19,12 @@ func TestGeneratedFilesAreCurrent(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))
 
-	for committed, fresh := range map[string]string{
-		"zz_generated.deepcopy.go":                                      filepath.Join(dir, "zz_generated.deepcopy.go"),
-		filepath.Join(crds, "brokering.liqo.io_providerclusters.yaml"):  filepath.Join(dir, "crds", "brokering.liqo.io_providerclusters.yaml"),
-		filepath.Join(crds, "brokering.liqo.io_placementpolicies.yaml"): filepath.Join(dir, "crds", "brokering.liqo.io_placementpolicies.yaml"),
-		filepath.Join(crds, "brokering.liqo.io_consumerclusters.yaml"):  filepath.Join(dir, "crds", "brokering.liqo.io_consumerclusters.yaml"),
-	} {
+	freshOf := map[string]string{"zz_generated.deepcopy.go": filepath.Join(dir, "zz_generated.deepcopy.go")}
+	for _, resource := range []string{"providerclusters", "placementpolicies", "consumerclusters"} {
+		file := "brokering.liqo.io_" + resource + ".yaml"
+		freshOf[filepath.Join(crds, file)] = filepath.Join(dir, "crds", file)
+	}
+	for committed, fresh := range freshOf {
 		want, err := os.ReadFile(fresh)
 		require.NoError(t, err)
 		got, err := os.ReadFile(committed)

@@ -128,7 +128,9 @@ func AssignedAt(pod *corev1.Pod) time.Time {
 
 // RootAnnotations returns the annotations that only virtual kubelets and the broker write.
 func RootAnnotations() []string {
-	return []string{RootIPAnnotation, RootClusterAnnotation, RemoteIPAnnotation, InnerIPAnnotation, ReleasedAnnotation, NotForwardedAnnotation}
+	return []string{
+		RootIPAnnotation, RootClusterAnnotation, RemoteIPAnnotation, InnerIPAnnotation, ReleasedAnnotation, NotForwardedAnnotation,
+	}
 }
 
 // BrokerAnnotations returns the annotations of a pod that only the broker writes.

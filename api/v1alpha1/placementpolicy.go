@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// PlacementPolicy sets which provider clusters are good for which pods. Of several that match a pod, the one with the
-// highest priority counts, then the first by name.
+// PlacementPolicy sets which provider clusters may run a set of pods, and which of them are preferred. If several
+// policies match a pod, the broker uses the one with the highest priority, and of those the first by name.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -35,81 +35,87 @@ type PlacementPolicy struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.selection) || !(has(self.priority) || has(self.namespaceSelector) || has(self.podSelector) || has(self.providers) || has(self.filter) || has(self.score) || has(self.weights) || has(self.uptimeWindow) || has(self.spread) || has(self.pendingTimeout) || has(self.maxUnavailable))",message="a selection stands alone, with its consumers: put everything else into another policy"
 // +kubebuilder:validation:XValidation:rule="!has(self.selection) || !has(self.failover) || !(has(self.failover.after) || (has(self.failover.mode) && self.failover.mode == 'Never'))",message="a selection stands alone, with its consumers: put failover into another policy"
 type PlacementPolicySpec struct {
-	// Priority decides between policies that match the same pod: the highest counts.
+	// Priority decides between policies that match the same pod: the policy with the highest priority is used.
 	// +optional
 	Priority int32 `json:"priority,omitempty"`
-	// Consumers are the ids of the clusters whose pods the policy is for; none means all.
+	// Consumers are the ids of the consumer clusters whose pods the policy applies to. Empty means all.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=1000
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63
 	Consumers []string `json:"consumers,omitempty"`
-	// NamespaceSelector chooses by the labels of the pod's namespace; none means all.
+	// NamespaceSelector selects pods by the labels of their namespace. If not set, it selects all.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
-	// PodSelector chooses by the labels of the pod; none means all.
+	// PodSelector selects pods by their labels. If not set, it selects all.
 	// +optional
 	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
-	// Providers are the ids of the provider clusters that may be used; none means all.
+	// Providers are the ids of the provider clusters that may run the pods. Empty means all.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=1000
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63
 	Providers []string `json:"providers,omitempty"`
-	// Selection makes this policy the choice that its consumers made among the providers. It is no pod's policy: it is
-	// asked of all pods of its consumers, beside the policy that counts for each.
+	// Selection makes this policy the choice of its consumers among the providers. Such a policy is never the policy of
+	// a pod. Its selection applies to all pods of its consumers, in addition to the policy of each pod. It excludes all
+	// other fields except consumers.
 	// +optional
 	Selection *Selection `json:"selection,omitempty"`
-	// Filter is a CEL expression over provider and pod, true for every provider that may be used.
+	// Filter is a CEL expression over provider and pod. It must be true for every provider that may run the pod.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	Filter string `json:"filter,omitempty"`
-	// Score is a CEL expression over provider and pod, from 0 (bad) to 100 (good); its weight is that of "expression".
+	// Score is a CEL expression over provider and pod. It returns a number from 0 (worst) to 100 (best). The weight
+	// named "expression" is the weight of this score.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	Score string `json:"score,omitempty"`
-	// Weights are the scores that count, and how much; none means the broker's defaults.
+	// Weights are the scores by which providers are compared, each with its weight. A score that is not listed is
+	// disabled. Empty means the broker's defaults.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
 	Weights []Weight `json:"weights,omitempty"`
-	// UptimeWindow is the time over which the score "uptime" looks back; 24h if absent.
+	// UptimeWindow is the period whose uptime the score "uptime" uses. Default: 24h.
 	// +optional
 	// +kubebuilder:validation:Enum="1h";"24h";"7d";"30d"
 	UptimeWindow string `json:"uptimeWindow,omitempty"`
-	// Spread is by what pods of one application are kept apart, when the score "spread" has a weight.
+	// Spread sets over which domains, such as regions, the pods of one application are spread. It applies if the score
+	// "spread" has a weight.
 	// +optional
 	Spread *Spread `json:"spread,omitempty"`
-	// Failover is what happens to pods whose provider cannot be reached.
+	// Failover sets whether and when the broker moves pods from an unreachable provider.
 	// +optional
 	// +kubebuilder:default={}
 	Failover Failover `json:"failover,omitempty"`
-	// PendingTimeout is how long a pod may be Pending at a provider before it is tried elsewhere; the broker's
-	// --pending-timeout if absent, never if zero.
+	// PendingTimeout is how long a pod may be Pending at a provider before the broker moves it to another one. 0 means
+	// that it is never moved for this reason. Default: the broker's --pending-timeout.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="pendingTimeout must not be negative"
 	PendingTimeout *metav1.Duration `json:"pendingTimeout,omitempty"`
-	// MaxUnavailable is how many replicas of a pod, the pod included, may be not Ready after the pod has left a provider that
-	// is drained: a number, or a percentage of the replicas, which is rounded down, but to one at least. 25% if absent.
-	// Replicas are the pods of one namespace with the same labels; labels of Liqo, and those by which Kubernetes tells
-	// replicas and revisions apart, do not count. A pod that is not Ready itself may always leave. Providers that cannot be
-	// reached, that refuse a pod, or that revoke a slice are left without this limit.
+	// MaxUnavailable limits the moves of pods from a provider that is drained. It is the maximum number of replicas that
+	// may be not Ready after a pod has moved, including this pod: a number, or a percentage of the replicas. A percentage
+	// is rounded down, but is at least one replica. Default: 25%. Replicas are the pods of a namespace with the same
+	// labels, except for the labels of Liqo and the labels by which Kubernetes distinguishes replicas and revisions. A pod
+	// that is not Ready itself may always move. The limit does not apply to moves from a provider that is unreachable,
+	// rejects the pod, or revokes a slice.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 1000000 : self.matches('^([1-9][0-9]?|100)%$')",message="maxUnavailable must be a number from 1 to 1000000, or a percentage from 1% to 100%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }
 
-// Selection is a choice among the provider clusters.
+// Selection selects provider clusters.
 type Selection struct {
-	// Mode is AllBut if Providers are left out, or Only if no others are selected.
+	// Mode is AllBut if all provider clusters except those in providers are selected, or Only if only those in providers
+	// are selected.
 	// +optional
 	// +kubebuilder:default=AllBut
 	// +kubebuilder:validation:Enum=AllBut;Only
 	Mode SelectionMode `json:"mode,omitempty"`
-	// Providers are ids of provider clusters.
+	// Providers are the ids of provider clusters that mode refers to.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=1000
@@ -134,22 +140,24 @@ func (s *Selection) Has(provider string) bool {
 
 // Spread keeps the pods of one application apart.
 type Spread struct {
-	// TopologyKey is a label or attribute of providers, such as "region", or "provider" for the provider itself.
+	// TopologyKey is a label or attribute of providers, such as "region", or "provider" for the provider itself. Providers
+	// with the same value are one domain.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	TopologyKey string `json:"topologyKey"`
 }
 
-// Failover is what happens to pods whose provider cannot be reached.
+// Failover sets whether and when the broker moves pods from an unreachable provider.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Never' || !has(self.after)",message="after has no meaning with mode Never"
 type Failover struct {
-	// Mode is Move, or Never for pods that must not run twice.
+	// Mode is Move if pods are moved to another provider, or Never for pods that must not run twice.
 	// +optional
 	// +kubebuilder:default=Move
 	// +kubebuilder:validation:Enum=Move;Never
 	Mode FailoverMode `json:"mode,omitempty"`
-	// After is how long the provider must have been unreachable; the broker's --failover-after if absent.
+	// After is how long the provider must have been unreachable before its pods are moved. Default: the broker's
+	// --failover-after.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s')",message="failover.after must be at least 5s"
 	After *metav1.Duration `json:"after,omitempty"`
@@ -164,17 +172,17 @@ const (
 	FailoverNever FailoverMode = "Never"
 )
 
-// PlacementPolicyStatus is what the broker reports of a policy.
+// PlacementPolicyStatus is the state of a policy as observed by the broker.
 type PlacementPolicyStatus struct {
-	// ObservedGeneration is the generation of the spec that the conditions speak of.
+	// ObservedGeneration is the generation of the spec that the conditions refer to.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions: Valid. Pods of a policy that is not valid stay unassigned and say so.
+	// Conditions has the condition Valid. Pods of a policy that is not valid stay unassigned, and report it.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Pods is how many assigned pods the policy is for.
+	// Pods is the number of assigned pods that use this policy.
 	// +optional
 	// +kubebuilder:default=0
 	Pods int32 `json:"pods"`

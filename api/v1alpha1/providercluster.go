@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ProviderCluster is a cluster that shares resources with the broker. The broker makes one for every cluster of which
-// it has a VirtualNode; its name is the cluster's id.
+// ProviderCluster represents a cluster that shares resources with the broker. The broker creates one for every cluster
+// that it has a VirtualNode of. Its name is the id of the cluster.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -37,20 +37,21 @@ type ProviderCluster struct {
 	Status ProviderClusterStatus `json:"status,omitempty"`
 }
 
-// ProviderClusterSpec is what an administrator sets for a provider.
+// ProviderClusterSpec is set by an administrator.
 type ProviderClusterSpec struct {
-	// Enabled is whether the provider takes part. A disabled one gets no new pod; the pods there stay.
+	// Enabled sets whether the broker uses the provider. No new pods are assigned to a disabled provider; its pods stay.
 	// +optional
 	// +kubebuilder:default=true
 	Enabled *bool `json:"enabled,omitempty"`
-	// Cordoned keeps new pods away for a while, as of a cordoned Node; the pods there stay.
+	// Cordoned temporarily stops the assignment of new pods to the provider, as for a cordoned Node. Its pods stay.
 	// +optional
 	Cordoned bool `json:"cordoned,omitempty"`
-	// Drain moves the pods elsewhere and keeps new ones away, as of a drained Node.
+	// Drain moves the pods of the provider to other providers and stops the assignment of new pods to it, as for a drained
+	// Node.
 	// +optional
 	Drain bool `json:"drain,omitempty"`
-	// Attributes are added to what the provider itself advertises as labels, and win over them. The broker knows
-	// "price" (a decimal number, per CPU and hour) and shows "region"; criteria may use any.
+	// Attributes are added to the labels that the provider advertises, and override labels with the same name. The broker
+	// uses "price" (a decimal number, per CPU and hour) and shows "region". Filters and scores may use any attribute.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="!('' in self)",message="an attribute needs a name"
@@ -58,60 +59,63 @@ type ProviderClusterSpec struct {
 	Attributes map[string]string `json:"attributes,omitempty"`
 }
 
-// IsEnabled reports whether the provider takes part, which is the default.
+// IsEnabled reports whether the broker uses the provider, which is the default.
 func (s *ProviderClusterSpec) IsEnabled() bool { return s.Enabled == nil || *s.Enabled }
 
 // Region returns the region that an administrator set; "" if none did. A label that the provider advertises does not count.
 func (s *ProviderClusterSpec) Region() string { return s.Attributes["region"] }
 
-// ProviderClusterStatus is what the broker knows of a provider.
+// ProviderClusterStatus is the state of a provider as observed by the broker.
 type ProviderClusterStatus struct {
-	// ObservedGeneration is the generation of the spec that the conditions speak of.
+	// ObservedGeneration is the generation of the spec that the conditions refer to.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions: Ready, and what it is made of: Reachable, KubeletReady, NetworkReady; Clean after an outage.
+	// Conditions has the conditions Ready, which combines Reachable, KubeletReady and NetworkReady; Clean, which is False
+	// after an outage until the provider has removed the pods that were moved away; and, where they apply, Drained,
+	// StartsPods and SlicesGranted.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// VirtualNodes are the slices that the provider granted.
+	// VirtualNodes are the VirtualNodes of the provider, one for each slice of resources that it granted.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	VirtualNodes []VirtualNodeStatus `json:"virtualNodes,omitempty"`
-	// Resources is their sum.
+	// Resources is the sum of the resources of all VirtualNodes.
 	// +optional
 	Resources Resources `json:"resources,omitempty"`
-	// Pods is how many pods are assigned to the provider.
+	// Pods is the number of pods that are assigned to the provider.
 	// +optional
 	// +kubebuilder:default=0
 	Pods int32 `json:"pods"`
-	// KPIs is how well the provider does.
+	// KPIs measure the availability and the performance of the provider.
 	// +optional
 	KPIs KPIs `json:"kpis,omitempty"`
-	// Summary is for the columns of kubectl.
+	// Summary has the values of columns of kubectl get.
 	// +optional
 	Summary Summary `json:"summary,omitempty"`
 }
 
 // Types of conditions of a ProviderCluster.
 const (
-	// ProviderReady: the provider can be given pods.
+	// ProviderReady: pods can be assigned to the provider.
 	ProviderReady = "Ready"
-	// ProviderReachable: its API server answers the broker's probe. False if it is silent, which moves its pods. Unknown if it is
-	// alive and cannot be used.
+	// ProviderReachable: its API server answers the broker's probe. False if it does not answer, which moves its pods.
+	// Unknown if it is alive but cannot be used.
 	ProviderReachable = "Reachable"
 	// ProviderKubeletReady: the lease of the virtual kubelet of at least one of its VirtualNodes is live.
 	ProviderKubeletReady = "KubeletReady"
-	// ProviderNetworkReady: the peering's network is up, or its module is off.
+	// ProviderNetworkReady: the network of the peering is connected, or Liqo's networking module is disabled.
 	ProviderNetworkReady = "NetworkReady"
-	// ProviderClean: it runs nothing that was moved away while it could not be reached.
+	// ProviderClean: it runs no pods that were moved away while it was unreachable.
 	ProviderClean = "Clean"
-	// ProviderDrained: with spec.drain, no pod is assigned there or leaving any more; absent without.
+	// ProviderDrained: no pod is assigned to it or moving away from it any more. Absent without spec.drain.
 	ProviderDrained = "Drained"
-	// ProviderStartsPods: False while slices take no pods because those assigned to them did not start; absent without.
+	// ProviderStartsPods: False while slices accept no pods because pods that were assigned to them did not start. Absent
+	// otherwise.
 	ProviderStartsPods = "StartsPods"
-	// ProviderSlicesGranted: False while it denies ResourceSlices, with its reason; absent without.
+	// ProviderSlicesGranted: False while the provider denies ResourceSlices, with its reason. Absent otherwise.
 	ProviderSlicesGranted = "SlicesGranted"
 )
 
@@ -138,73 +142,84 @@ const (
 	ReasonPodsLeft          = "PodsLeft"
 	ReasonEmpty             = "Empty"
 	ReasonPodsDoNotStart    = "PodsDoNotStart"
-	// ReasonDenied stands for the reason of a provider that gives none that a condition can have.
+	// ReasonDenied replaces the reason of a provider if it is missing or not valid as the reason of a condition.
 	ReasonDenied = "Denied"
 )
 
-// VirtualNodeStatus is one slice of a provider.
+// VirtualNodeStatus is the state of a VirtualNode, which represents one slice of a provider.
 type VirtualNodeStatus struct {
-	// Name of the VirtualNode.
+	// Name is the name of the VirtualNode.
 	Name string `json:"name"`
-	// Ready reports whether its virtual kubelet is alive and serves the broker's node.
+	// Ready reports whether the virtual kubelet of the VirtualNode is alive and serves the broker's node.
 	Ready bool `json:"ready"`
-	// Reason is why no pod can be assigned to it whatever the pod is, in the words of a verdict; empty if pods can be.
+	// Reason is why no pod can be assigned to the VirtualNode, regardless of the pod. It has the wording of the reasons in
+	// events of pods. It is empty if pods can be assigned.
 	// +optional
 	Reason string `json:"reason,omitempty"`
+	// Resources are the resources of the slice.
 	// +optional
 	Resources Resources `json:"resources,omitempty"`
-	// Pods is how many pods are assigned to it.
+	// Pods is the number of pods that are assigned to the VirtualNode.
 	Pods int32 `json:"pods"`
-	// Closed is set while it takes no pods, but for one trial a minute, because pods that were assigned to it did not start.
+	// Closed is set while no pods are assigned to the VirtualNode, except one trial pod a minute, because pods that were
+	// assigned to it did not start.
 	// +optional
 	Closed *Closed `json:"closed,omitempty"`
-	// Reserved is set while capacity is kept free for a pod that has waited for long.
+	// Reserved is set while capacity is reserved for a pod that has waited for long.
 	// +optional
 	Reserved *Reserved `json:"reserved,omitempty"`
 }
 
-// Closed is since when a slice takes no pods, and whose did not start.
+// Closed describes why and since when no pods are assigned to a slice.
 type Closed struct {
+	// Since is the time since which no pods are assigned to the slice.
 	Since metav1.Time `json:"since"`
-	// Owners are the consumers, and the namespaces of this cluster, whose pods did not start. A slice is closed for the pods of
-	// one of them if that is the only one, and otherwise for all.
+	// Owners are the consumers, and the namespaces of this cluster, whose pods did not start. If there is one owner, the
+	// slice is closed only for its pods; otherwise it is closed for all pods.
 	// +optional
 	// +kubebuilder:validation:MaxItems=16
 	Owners []string `json:"owners,omitempty"`
 }
 
-// Reserved is what is kept free for a pod.
+// Reserved is the capacity that is reserved for a pod.
 type Reserved struct {
-	// Pod is its namespace and name, UID its UID.
+	// Pod is the namespace and the name of the pod, as NAMESPACE/NAME.
 	Pod string `json:"pod"`
+	// UID is the UID of the pod.
 	// +optional
-	UID   types.UID   `json:"uid,omitempty"`
+	UID types.UID `json:"uid,omitempty"`
+	// Since is the time since which the capacity is reserved.
 	Since metav1.Time `json:"since"`
+	// Requests are the resources that are reserved.
 	// +optional
 	Requests corev1.ResourceList `json:"requests,omitempty"`
 }
 
-// Resources are amounts of what a provider granted.
+// Resources are the resources that a provider granted to the broker.
 type Resources struct {
-	// Granted is what the provider promised.
+	// Granted are the resources that the provider granted.
 	// +optional
 	Granted corev1.ResourceList `json:"granted,omitempty"`
-	// Assigned is what the pods assigned there request.
+	// Assigned are the resources that the assigned pods request.
 	// +optional
 	Assigned corev1.ResourceList `json:"assigned,omitempty"`
-	// Free is the rest; never negative.
+	// Free is granted minus assigned, and never negative.
 	// +optional
 	Free corev1.ResourceList `json:"free,omitempty"`
 }
 
-// Summary are the columns that kubectl cannot compute.
+// Summary has the columns of kubectl get that kubectl cannot compute itself.
 type Summary struct {
+	// CPU is assigned/granted.
 	// +optional
 	CPU string `json:"cpu,omitempty"`
+	// Memory is assigned/granted.
 	// +optional
 	Memory string `json:"memory,omitempty"`
+	// Uptime is the uptime over 24 hours.
 	// +optional
 	Uptime string `json:"uptime,omitempty"`
+	// Latency is the latency of the API server.
 	// +optional
 	Latency string `json:"latency,omitempty"`
 }

@@ -79,7 +79,7 @@ func newBrokerCommand(logs io.Writer, built build.Info) *cobra.Command {
 	o := newBrokerOptions()
 	cmd := &cobra.Command{
 		Use:   "broker",
-		Short: "One virtual node for many provider clusters",
+		Short: "Run the broker: one virtual node for many provider clusters",
 		Long: "broker owns one virtual node for many provider clusters. It assigns every pod bound to the node to one of them,\n" +
 			"probes the providers, and moves the pods of a provider that fails.",
 	}
@@ -93,49 +93,53 @@ func (o *brokerOptions) needsLiqo(missing error) error { return missing }
 func (o *brokerOptions) install(f *pflag.FlagSet) {
 	o.Service.Install(f)
 	f.BoolVar(&o.catalog, "with-catalog", false,
-		"Offer the catalog: which clusters are in the federation and what they offer. The catalog is a process of its own\n"+
-			"(liqo-broker-vk catalog); this flag starts nothing")
+		"Offer the catalog of the federation's clusters and their resources; it runs as a separate process "+
+			"(liqo-broker-vk catalog), so this flag starts nothing")
 	f.BoolVar(&o.orchestrator, "with-orchestrator", false, "Offer the orchestrator: consumers choose providers by name or criteria")
 	f.BoolVar(&o.aggregator, "with-aggregator", false, "Offer the aggregator: consumers see the sum of all providers")
 
-	f.StringVar(&o.nodeIP, "node-ip", o.nodeIP, "The IP address of this pod, where the API server reaches the kubelet API (environment POD_IP)")
+	f.StringVar(&o.nodeIP, "node-ip", o.nodeIP,
+		"The IP address of this pod, where the API server reaches the kubelet API (environment POD_IP)")
 	f.StringVar(&o.podName, "pod-name", o.podName, "The name of this pod (environment POD_NAME)")
-	f.StringVar(&o.namespace, "namespace", o.namespace, "The namespace of this pod, where the leader's lease is (environment POD_NAMESPACE)")
+	f.StringVar(&o.namespace, "namespace", o.namespace,
+		"The namespace of this pod and of the leader's Lease (environment POD_NAMESPACE)")
 	f.StringVar(&o.providerSelector, "provider-selector", o.providerSelector,
 		"The label selector of the VirtualNodes whose clusters are providers; empty for all")
 	f.StringSliceVar(&o.providerProxies, "provider-proxy-url", nil,
-		"The proxyURLs that providers may give in the status of their ResourceSlices, as with liqoctl peer --in-band; * for any")
+		"The proxyURLs accepted from the status of providers' ResourceSlices, as set by liqoctl peer --in-band; * for any")
 	f.StringVar(&o.consumerSelector, "consumer-selector", o.consumerSelector,
-		"The label selector of the ForeignClusters of those consumers whose namespaces are offloaded to the providers; empty for all")
+		"The label selector of the ForeignClusters of the consumers whose namespaces are offloaded to the providers; empty for all")
 	f.StringVar(&o.namespaceMapping, "namespace-mapping-strategy", o.namespaceMapping,
-		"The names of consumers' namespaces at the providers: DefaultName or EnforceSameName")
+		"How consumers' namespaces are named at the providers: DefaultName or EnforceSameName")
 	o.offers.Install(f)
 	f.BoolVar(&o.requireGuard, "require-guard", o.requireGuard,
-		"Assign, move and offer nothing while the admission policies of deploy/guard.yaml are not in force")
+		"Do not assign or move pods or offer resources unless the admission policies of deploy/guard.yaml are in force")
 	f.BoolVar(&o.isolateConsumers, "isolate-consumers", o.isolateConsumers,
-		"Have the gateways of Liqo's network drop what a consumer sends to other pods than its own")
+		"Make the gateways of Liqo's network drop traffic from a consumer to pods other than its own")
 	f.StringVar(&o.ownerClusterRole, "owner-cluster-role", o.ownerClusterRole,
 		"A ClusterRole that owns the Node, so that the Node is deleted with it; empty for none")
 
 	f.Uint16Var(&o.listenPort, "listen-port", o.listenPort, "The port of the kubelet API")
 	f.StringVar(&o.certificateType, "certificate-type", o.certificateType,
-		"Who signs the certificate of the kubelet API: kubelet (the cluster), self-signed, or aws (EKS; the broker may not "+
-			"approve those requests, an administrator has to)")
+		"The signer of the kubelet API's certificate: kubelet (the cluster), self-signed, or aws (EKS; the broker may not "+
+			"approve these requests, so an administrator must)")
 	o.Kubelet.Install(f, " and the remote IPAM")
 	o.ipam.Install(f)
 	o.installTimes(f)
 	f.IntVar(&o.movesAtOnce, "moves-at-once", o.movesAtOnce,
-		"How many pods may have left their provider and not run elsewhere yet; one that does not run for 10 s no longer counts")
+		"The maximum number of pods that have left their provider and do not run elsewhere yet; a pod counts for at most 10 s")
 	f.IntVar(&o.workers, "workers", o.workers, "How many pods are reconciled in parallel")
 	o.tracing.Install(f)
 	o.tracing.InstallSampling(f)
 }
 
 func (o *brokerOptions) installTimes(f *pflag.FlagSet) {
-	f.DurationVar(&o.leaseDuration, "leader-election-lease-duration", o.leaseDuration, "The time without a renewal after which another replica may lead")
+	f.DurationVar(&o.leaseDuration, "leader-election-lease-duration", o.leaseDuration,
+		"The time without a renewal after which another replica may lead")
 	f.DurationVar(&o.renewDeadline, "leader-election-renew-deadline", o.renewDeadline, "How long the leader tries to renew its lease")
 	f.DurationVar(&o.retryPeriod, "leader-election-retry-period", o.retryPeriod, "How often replicas try to lead")
-	f.DurationVar(&o.nodeLeaseDuration, "node-lease-duration", o.nodeLeaseDuration, "The duration of the Node's lease; it is renewed after a quarter of that")
+	f.DurationVar(&o.nodeLeaseDuration, "node-lease-duration", o.nodeLeaseDuration,
+		"The duration of the Node's Lease, which is renewed after a quarter of this time")
 
 	f.DurationVar(&o.times.ProbeInterval, "probe-interval", o.times.ProbeInterval, "How often each provider is probed")
 	f.DurationVar(&o.times.ProbeTimeout, "probe-timeout", o.times.ProbeTimeout, "How long a provider may take to answer a probe")
@@ -144,23 +148,24 @@ func (o *brokerOptions) installTimes(f *pflag.FlagSet) {
 	f.DurationVar(&o.times.SuspicionWindow, "suspicion-window", o.times.SuspicionWindow,
 		"The time within which most providers must become unreachable for the broker to suspend moves")
 	f.DurationVar(&o.times.SuspicionLimit, "suspicion-limit", o.times.SuspicionLimit,
-		"How long providers that became unreachable together suspend moves while another one answers; 0 for no limit")
+		"How long a provider that stays unreachable counts for the suspension of moves while another one answers; 0 for no limit")
 	f.DurationVar(&o.times.PendingTimeout, "pending-timeout", o.times.PendingTimeout,
 		"How long a pod may be Pending at a provider before it is moved, unless a PlacementPolicy sets it; 0 for no limit")
 	f.DurationVar(&o.times.RefusalMemory, "refusal-memory", o.times.RefusalMemory,
-		"How long a pod is not assigned again to a slice that refused or did not start it; doubles with each try, up to six times")
+		"The back-off of a pod from a slice that rejected or did not start it; doubles with each attempt, to at most six times this value")
 	f.DurationVar(&o.times.ReserveAfter, "reserve-after", o.times.ReserveAfter,
-		"How long a pod waits, while smaller ones take what becomes free, until capacity of a slice is reserved for it; 0 for never")
+		"How long a pod waits, while smaller pods use the capacity that becomes free, before it gets a reservation on a slice; 0 for never")
 	f.DurationVar(&o.times.StatusInterval, "status-interval", o.times.StatusInterval,
-		"The least time between two writes of one ProviderCluster's status")
-	f.DurationVar(&o.times.RequestTimeout, "request-timeout", o.times.RequestTimeout, "The deadline of a request to a provider that is not a stream")
+		"The minimum time between two updates of the status of a ProviderCluster")
+	f.DurationVar(&o.times.RequestTimeout, "request-timeout", o.times.RequestTimeout,
+		"The deadline of each request to a provider, except streams")
 }
 
 // validate returns all invalid options as one error.
 func (o *brokerOptions) validate() error {
 	var f flags.Faults
 	if !o.catalog && !o.orchestrator && !o.aggregator {
-		f.Add("no service is switched on", "give at least one of --with-catalog, --with-orchestrator, --with-aggregator")
+		f.Add("no service is enabled", "set at least one of --with-catalog, --with-orchestrator, --with-aggregator")
 	}
 	o.Service.Validate(&f)
 	f.When(net.ParseIP(o.nodeIP) == nil, fmt.Sprintf("--node-ip=%s", o.nodeIP), "give the IP address of this pod")

@@ -89,7 +89,8 @@ func TestBrokerOptionsAreValidated(t *testing.T) {
 }
 
 func TestAllFaultsOfTheBrokerAreReportedTogether(t *testing.T) {
-	err := run(t.Context(), []string{"broker", "--node-ip=x", "--pod-name=p", "--namespace=n", "--workers=0"}, &bytes.Buffer{}, &bytes.Buffer{})
+	faulty := []string{"broker", "--node-ip=x", "--pod-name=p", "--namespace=n", "--workers=0"}
+	err := run(t.Context(), faulty, &bytes.Buffer{}, &bytes.Buffer{})
 	for _, part := range []string{"--with-orchestrator", "--node-ip=x", "--workers=0"} {
 		require.ErrorContains(t, err, part)
 	}

@@ -56,7 +56,7 @@ func newCatalogCommand(logs io.Writer, built build.Info) *cobra.Command {
 	o := newCatalogOptions()
 	cmd := &cobra.Command{
 		Use:   "catalog",
-		Short: "An HTTP API and a dashboard of the federation, where consumers select providers",
+		Short: "Run the catalog: an HTTP API and a dashboard of the federation, where consumers select providers",
 		Long: "catalog serves an HTTP API and a dashboard: the providers of the federation, where pods are assigned, and why.\n" +
 			"Consumers select providers; operators enable and disable them. Several replicas may run at once.",
 	}
@@ -71,16 +71,16 @@ func (o *catalogOptions) install(f *pflag.FlagSet) {
 	f.BoolVar(&o.plainHTTP, "plain-http", o.plainHTTP,
 		"Serve HTTP without TLS and without client certificates, for use behind a proxy with TLS")
 	f.BoolVar(&o.public, "public-http", o.public,
-		"Answer on the same port over plain HTTP, too, what callers without credentials may read")
+		"Also serve, over plain HTTP on the same port, the data that callers without credentials may read")
 	f.StringVar(&o.certFile, "tls-cert-file", o.certFile,
 		"The certificate of the server, reloaded when it changes; by default a self-signed one")
 	f.StringVar(&o.keyFile, "tls-key-file", o.keyFile, "The key of the certificate of the server")
 	f.StringVar(&o.tlsSecret, "tls-secret", o.tlsSecret,
-		"The Secret in which all replicas keep a self-signed certificate, without --tls-cert-file; if empty, each makes one at start")
+		"The Secret with the self-signed certificate that all replicas share without --tls-cert-file; if empty, each creates one at start")
 	f.StringVar(&o.namespace, "namespace", o.namespace,
 		"The namespace of this pod, where the Secret of --tls-secret is (environment POD_NAMESPACE)")
 	f.StringVar(&o.clientCA, "client-ca-file", o.clientCA,
-		"The CA of the client certificates accepted; by default the one that the API server publishes")
+		"The CA of the client certificates accepted; by default the CA that the API server publishes")
 
 	f.BoolVar(&o.readAuth, "read-auth", o.readAuth,
 		"Show the providers only to callers that may list providerclusters or act for a consumer")
@@ -92,7 +92,7 @@ func (o *catalogOptions) install(f *pflag.FlagSet) {
 
 	f.Float64Var(&o.limits.PerSecond, "requests-per-second", o.limits.PerSecond,
 		"The limit of requests per second of each caller; callers without credentials are counted by address")
-	f.IntVar(&o.limits.Burst, "requests-burst", o.limits.Burst, "The limit of requests at once of each caller")
+	f.IntVar(&o.limits.Burst, "requests-burst", o.limits.Burst, "The burst limit of requests of each caller")
 	f.IntVar(&o.limits.Streams, "streams-per-caller", o.limits.Streams,
 		"The limit of open streams of changes of each caller")
 	f.IntVar(&o.limits.TotalStreams, "streams-in-all", o.limits.TotalStreams,

@@ -62,7 +62,8 @@ func TestFlagsOfTheCatalog(t *testing.T) {
 	o.install(flags)
 	require.NoError(t, flags.Parse([]string{
 		"--broker-node=pool", "--address=127.0.0.1:1", "--tls-cert-file=c", "--tls-key-file=k", "--client-ca-file=a", "--read-auth=true",
-		"--anonymous-toggle=true", "--requests-per-second=1.5", "--requests-burst=2", "--streams-per-caller=3", "--streams-in-all=4", "--connections-per-address=9",
+		"--anonymous-toggle=true", "--requests-per-second=1.5", "--requests-burst=2", "--streams-per-caller=3",
+		"--streams-in-all=4", "--connections-per-address=9",
 		"--client-qps=5", "--client-max-burst=6", "--metrics-address=0", "--health-probe-address=:7",
 		"--history-interval=8s",
 	}))

@@ -32,7 +32,7 @@ func newRootCommand(logs io.Writer, args []string) *cobra.Command {
 				return flags.PointToHelp(cmd, err)
 			}
 			if cmd.Flags().NFlag() == 0 {
-				return errors.New("no arguments: a virtual kubelet needs those that Liqo passes " +
+				return errors.New("no arguments: the virtual kubelet needs the arguments that Liqo passes " +
 					"(see 'liqo-broker-vk --help' for the commands)")
 			}
 			return kubelet.Run(cmd.Context(), opts, cmd.Flags(), logs, built)

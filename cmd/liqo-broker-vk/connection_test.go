@@ -65,8 +65,8 @@ func TestConnection(t *testing.T) {
 		"explain -n shop a": {
 			"GET /api/v1/namespaces/shop/pods/a", "GET /api/v1/namespaces/shop",
 			"GET /apis/brokering.liqo.io/v1alpha1/placementpolicies", "GET /apis/brokering.liqo.io/v1alpha1/providerclusters",
-			"GET /apis/offloading.liqo.io/v1beta1/virtualnodes", "GET /apis/offloading.liqo.io/v1beta1/namespacemaps", "GET /api/v1/namespaces",
-			"GET /api/v1/pods",
+			"GET /apis/offloading.liqo.io/v1beta1/virtualnodes", "GET /apis/offloading.liqo.io/v1beta1/namespacemaps",
+			"GET /api/v1/namespaces", "GET /api/v1/pods",
 		},
 	} {
 		t.Run(line, func(t *testing.T) {
@@ -98,11 +98,17 @@ func TestConnectionsThatFail(t *testing.T) {
 		args    []string
 		message string
 	}{
-		"no kubeconfig":          {nil, "error: no kubeconfig: name that of the broker's cluster by --kubeconfig or the environment variable KUBECONFIG"},
-		"no such kubeconfig":     {[]string{"--kubeconfig=/no/such"}, "error: connecting to the broker's cluster (--kubeconfig): stat /no/such: "},
-		"no such context":        {[]string{"--kubeconfig=" + writeKubeconfig(t, hangs.URL), "--context=no"}, `"no"`},
-		"no server listens":      {[]string{"--server=http://127.0.0.1:1"}, "connection refused"},
-		"no server answers":      {[]string{"--server=" + hangs.URL, "--request-timeout=50ms"}, "error: no answer in time (--request-timeout)"},
+		"no kubeconfig": {nil, "error: no kubeconfig: set --kubeconfig or the environment variable KUBECONFIG to "},
+		"no such kubeconfig": {
+			[]string{"--kubeconfig=/no/such"},
+			"error: connecting to the broker's cluster (--kubeconfig): stat /no/such: ",
+		},
+		"no such context":   {[]string{"--kubeconfig=" + writeKubeconfig(t, hangs.URL), "--context=no"}, `"no"`},
+		"no server listens": {[]string{"--server=http://127.0.0.1:1"}, "connection refused"},
+		"no server answers": {
+			[]string{"--server=" + hangs.URL, "--request-timeout=50ms"},
+			"error: request timed out (--request-timeout)",
+		},
 		"the CRDs are not there": {[]string{"--server=" + unknown.URL}, "are the CRDs of the broker installed there?"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +145,8 @@ func TestDrainOverHTTP(t *testing.T) {
 	}))
 	defer server.Close()
 	var stdout, stderr bytes.Buffer
-	require.NoError(t, runAs(t.Context(), plugin.Name, []string{"drain", "p1", "--kubeconfig=" + writeKubeconfig(t, server.URL)}, &stdout, &stderr))
+	args := []string{"drain", "p1", "--kubeconfig=" + writeKubeconfig(t, server.URL)}
+	require.NoError(t, runAs(t.Context(), plugin.Name, args, &stdout, &stderr))
 	const path = "/apis/brokering.liqo.io/v1alpha1/providerclusters/p1"
 	require.Equal(t, []string{"GET " + path, "PATCH " + path, "GET " + path, "GET " + path}, requests)
 	require.Equal(t, "providercluster.brokering.liqo.io/p1 draining\np1: 1 pod is left\n"+

@@ -105,8 +105,8 @@ func (f *federation) provider(id, cpu, price, region, assigned string, pods int3
 		Conditions:   []metav1.Condition{{Type: v1alpha1.ProviderReady, Status: metav1.ConditionTrue, Reason: "Ready"}},
 		VirtualNodes: []v1alpha1.VirtualNodeStatus{{Name: id + "-a", Ready: true, Resources: amounts, Pods: pods}},
 		KPIs: v1alpha1.KPIs{
-			LatencyMilliseconds: &latency, PodStart: &v1alpha1.PodStart{P50Milliseconds: 2100, P90Milliseconds: 4800}, Started: 39, Failed: 1,
-			Uptime: v1alpha1.Uptime{LastDay: "0.999"},
+			LatencyMilliseconds: &latency, PodStart: &v1alpha1.PodStart{P50Milliseconds: 2100, P90Milliseconds: 4800},
+			Started: 39, Failed: 1, Uptime: v1alpha1.Uptime{LastDay: "0.999"},
 		},
 		Summary: v1alpha1.Summary{CPU: assigned + "/" + cpu, Memory: "0/16Gi", Uptime: "99.9%", Latency: "4ms"},
 	}
@@ -130,7 +130,9 @@ func (f *federation) peering(id string) []client.Object {
 	mapping.Spec.DesiredMapping, mapping.Status.CurrentMapping = map[string]string{}, map[string]offloadingv1beta1.RemoteNamespaceStatus{}
 	for _, ns := range []string{"shop-consumer1", "lab-consumer2"} {
 		mapping.Spec.DesiredMapping[ns] = ns
-		mapping.Status.CurrentMapping[ns] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: ns, Phase: offloadingv1beta1.MappingAccepted}
+		mapping.Status.CurrentMapping[ns] = offloadingv1beta1.RemoteNamespaceStatus{
+			RemoteNamespace: ns, Phase: offloadingv1beta1.MappingAccepted,
+		}
 	}
 	return []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-" + id, Labels: map[string]string{

@@ -15,7 +15,8 @@ import (
 // The virtual kubelet of Liqo v0.x is in the directory of this program; the test uses another program in its place.
 func TestTheArgumentsOfLiqoV0StartItsVirtualKubelet(t *testing.T) {
 	if os.Getenv("AS_PROGRAM") != "" {
-		err := runAs(t.Context(), "/usr/bin/virtual-kubelet", []string{"--home-cluster-name=h", "--foreign-cluster-id=p1"}, os.Stdout, os.Stderr)
+		args := []string{"--home-cluster-name=h", "--foreign-cluster-id=p1"}
+		err := runAs(t.Context(), "/usr/bin/virtual-kubelet", args, os.Stdout, os.Stderr)
 		_, _ = os.Stderr.WriteString(err.Error())
 		os.Exit(1)
 	}

@@ -25,8 +25,8 @@ const groupOfV0 = "virtualkubelet.liqo.io"
 type liqoV0Error struct{ missing schema.GroupVersion }
 
 func (e *liqoV0Error) Error() string {
-	return fmt.Sprintf("the API server serves %s and not %s: Liqo v0.x is installed, and the broker needs Liqo v1 in its cluster. "+
-		"With Liqo v0.x the image can be used as virtual kubelet and as catalog", groupOfV0, e.missing)
+	return fmt.Sprintf("the API server serves %s and not %s: Liqo v0.x is installed, and the broker needs Liqo v1 in its cluster "+
+		"(with Liqo v0.x, use the image only as virtual kubelet and as catalog)", groupOfV0, e.missing)
 }
 
 // requireLiqo returns an error if the API server does not serve Liqo v1: a *liqoV0Error if it serves Liqo v0.x. It

@@ -37,7 +37,10 @@ func TestFailuresAreOneLine(t *testing.T) {
 		"options missing":           {[]string{"--create-node=false"}, "--foreign-cluster-id is empty"},
 		"no cluster to reach":       {liqoArguments(), "--home-kubeconfig"},
 		"a flag of a later Liqo":    {append(liqoArguments(), "--later=secret"), "--home-kubeconfig"}, // It has started.
-		"that is not allowed":       {append(liqoArguments(), "--later=secret", "--strict-flags=true"), "unknown flag: --later (see 'liqo-broker-vk --help')"},
+		"that is not allowed": {
+			append(liqoArguments(), "--later=secret", "--strict-flags=true"),
+			"unknown flag: --later (see 'liqo-broker-vk --help')",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer

@@ -16,23 +16,35 @@ func TestFailuresForPeopleAreThoseOfKubectl(t *testing.T) {
 		args    string
 		message string
 	}{
-		"an unknown command":       {"nope", `error: unknown command "nope" for "kubectl broker" (see 'kubectl broker --help')`},
-		"a misspelt command":       {"drian provider1", `: did you mean drain? (see 'kubectl broker --help')`},
-		"an unknown flag":          {"get providers --nope", "error: unknown flag: --nope (see 'kubectl broker get providers --help')"},
-		"an unknown resource":      {"get nodes", `error: unknown resource "nodes": use providers or placements`},
-		"no resource":              {"get", "error: name what to get: providers or placements"},
-		"no provider":              {"drain", "error: name at least one provider (see 'kubectl broker drain --help')"},
-		"no pod":                   {"explain", "error: name one pod, not 0 (see 'kubectl broker explain --help')"},
-		"watching providers":       {"get providers -w", "error: --watch is not supported: use 'kubectl get providerclusters -w'"},
-		"watching placements":      {"get placements --watch", "error: --watch is not supported: use 'kubectl get pods -L brokering.liqo.io/provider -w'"},
+		"an unknown command":  {"nope", `error: unknown command "nope" for "kubectl broker" (see 'kubectl broker --help')`},
+		"a misspelt command":  {"drian provider1", `: did you mean drain? (see 'kubectl broker --help')`},
+		"an unknown flag":     {"get providers --nope", "error: unknown flag: --nope (see 'kubectl broker get providers --help')"},
+		"an unknown resource": {"get nodes", `error: unknown resource "nodes": use providers or placements`},
+		"no resource":         {"get", "error: no resource: use providers or placements"},
+		"no provider":         {"drain", "error: name at least one provider (see 'kubectl broker drain --help')"},
+		"no pod":              {"explain", "error: name one pod, not 0 (see 'kubectl broker explain --help')"},
+		"watching providers":  {"get providers -w", "error: --watch is not supported: use 'kubectl get providerclusters -w'"},
+		"watching placements": {
+			"get placements --watch",
+			"error: --watch is not supported: use 'kubectl get pods -L brokering.liqo.io/provider -w'",
+		},
 		"a bad selector":           {"get providers -l a===b", "error: --selector=a===b: "},
 		"a bad output":             {"get providers -o xml", "error: --output=xml: use one of json, name, wide, yaml"},
 		"a bad output, explaining": {"explain p -o name", "error: --output=name: use one of json, table, wide, yaml"},
 		"a bad duration":           {"drain provider1 --timeout=5", `error: invalid argument "5" for "--timeout" flag: `},
-		"no such provider":         {"drain provider9", `Error from server (NotFound): providerclusters.brokering.liqo.io "provider9" not found`},
-		"no such pod":              {"explain -n shop-consumer1 no", `Error from server (NotFound): pods "no" not found`},
-		"no such consumer":         {"enable provider1 --consumer consumer9", `Error from server (NotFound): consumer consumer9: foreignclusters.core.liqo.io "consumer9" not found`},
-		"no such node":             {"explain -n shop-consumer1 web-0 --broker-node=n", `error: pod shop-consumer1/web-0 is not bound to node n (--broker-node) but to "liqo-broker"`},
+		"no such provider": {
+			"drain provider9",
+			`Error from server (NotFound): providerclusters.brokering.liqo.io "provider9" not found`,
+		},
+		"no such pod": {"explain -n shop-consumer1 no", `Error from server (NotFound): pods "no" not found`},
+		"no such consumer": {
+			"enable provider1 --consumer consumer9",
+			`Error from server (NotFound): consumer consumer9: foreignclusters.core.liqo.io "consumer9" not found`,
+		},
+		"no such node": {
+			"explain -n shop-consumer1 web-0 --broker-node=n",
+			`error: pod shop-consumer1/web-0 is not bound to node n (--broker-node) but to "liqo-broker"`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, output := newFederation(t).kubectlBroker(t, strings.Fields(tc.args)...)
@@ -86,17 +98,19 @@ func TestThePluginHasTheCommandsForPeopleOnly(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	kubeconfig := writeKubeconfig(t, "http://127.0.0.1:1")
 	for line, want := range map[string][]string{
-		"get pr":                                     {"providers"},
-		"get providers ":                             {"provider1", "provider2", "provider3"},
-		"get pcl ":                                   {"provider1", "provider2", "provider3"},
-		"drain provider1 ":                           {"provider2", "provider3"},
-		"enable x":                                   nil,
-		"enable provider1 --consumer ":               {"consumer1", "consumer2"},
-		"get placements -n shop-consumer1 ":          {"db-0", "web-0", "web-1"},
-		"get placements -n shop-consumer1 w":         {"web-0", "web-1"},
-		"get placements -n shop-consumer1 web-0 w":   {"web-1"},
-		"get placements --provider provider2":        {"provider2"},
-		"get placements -n ":                         {"default", "lab-consumer2", "liqo-tenant-provider1", "liqo-tenant-provider2", "liqo-tenant-provider3", "shop-consumer1"},
+		"get pr":                                   {"providers"},
+		"get providers ":                           {"provider1", "provider2", "provider3"},
+		"get pcl ":                                 {"provider1", "provider2", "provider3"},
+		"drain provider1 ":                         {"provider2", "provider3"},
+		"enable x":                                 nil,
+		"enable provider1 --consumer ":             {"consumer1", "consumer2"},
+		"get placements -n shop-consumer1 ":        {"db-0", "web-0", "web-1"},
+		"get placements -n shop-consumer1 w":       {"web-0", "web-1"},
+		"get placements -n shop-consumer1 web-0 w": {"web-1"},
+		"get placements --provider provider2":      {"provider2"},
+		"get placements -n ": {
+			"default", "lab-consumer2", "liqo-tenant-provider1", "liqo-tenant-provider2", "liqo-tenant-provider3", "shop-consumer1",
+		},
 		"explain -n shop-consumer1 ":                 {"db-0", "web-0", "web-1"},
 		"explain -n shop-consumer1 web-0 ":           nil,
 		"explain --broker-node=other -n shop-consu ": nil,

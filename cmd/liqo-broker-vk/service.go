@@ -46,7 +46,7 @@ func newServiceCommand(cmd *cobra.Command, s service, logs io.Writer, built buil
 		}
 		home, err := built.RESTConfig(o.HomeKubeconfig, cmd.Name())
 		if err != nil {
-			return fmt.Errorf("connecting to the broker's cluster (--home-kubeconfig, or run in a pod): %w", err)
+			return fmt.Errorf("connecting to the broker's cluster (set --home-kubeconfig, or run in a pod): %w", err)
 		}
 		log.Info("Starting", "role", cmd.Name(), "version", built.Version, "commit", built.Commit, "node", o.NodeName)
 		if err := s.needsLiqo(requireLiqo(cmd.Context(), home)); err != nil {

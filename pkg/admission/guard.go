@@ -109,9 +109,9 @@ func (g *Guard) Missing() string {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if g.err != nil {
-			return fmt.Sprintf("the guard is not known: %v; update the broker's ClusterRole, then %s", g.err, remedy)
+			return fmt.Sprintf("cannot read the guard's policies: %v; update the broker's ClusterRole, then %s", g.err, remedy)
 		}
-		return "the guard is not known yet"
+		return "the guard's policies have not been read yet"
 	}
 	if len(faults) == 0 {
 		return ""
@@ -172,16 +172,16 @@ func (g *Guard) fault(name string) string {
 		return "is missing"
 	}
 	if policy.Spec.FailurePolicy != nil && *policy.Spec.FailurePolicy != admissionv1.Fail {
-		return "has not the failurePolicy Fail"
+		return "does not have failurePolicy Fail"
 	}
 	binding, err := g.bindings.Get(name)
 	switch {
 	case err != nil || binding.Spec.PolicyName != name:
 		return "has no binding"
 	case !slices.Contains(binding.Spec.ValidationActions, admissionv1.Deny):
-		return "has a binding that does not Deny"
+		return "has a binding without the validationAction Deny"
 	case binding.Spec.MatchResources != nil:
-		return "has a binding that matches a part of the requests"
+		return "has a binding with matchResources, which must be unset"
 	}
 	return ""
 }

@@ -38,7 +38,7 @@ func start(t *testing.T, kube *fake.Clientset) *Guard {
 	t.Helper()
 	g, err := New(kube, func(context.Context) {})
 	require.NoError(t, err)
-	require.Equal(t, "the guard is not known yet", g.Missing(), "before it runs")
+	require.Equal(t, "the guard's policies have not been read yet", g.Missing(), "before it runs")
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- g.Run(ctx) }()
@@ -55,24 +55,31 @@ func TestGuardKnowsWhatIsMissing(t *testing.T) {
 		missing string
 		count   int
 	}{
-		"nothing":                   {whole(), "", 0},
-		"a policy":                  {whole()[1:], "policy liqo-broker-assignments is missing", 1},
-		"a binding":                 {append(whole()[:1], whole()[2:]...), "policy liqo-broker-assignments has no binding", 1},
-		"everything":                {nil, "policy liqo-broker-shadowpods is missing", len(Policies())},
-		"it only warns":             {warns(), "policy liqo-broker-assignments has a binding that does not Deny", 1},
-		"it matches a part":         {narrowed(), "policy liqo-broker-assignments has a binding that matches a part of the requests", 1},
-		"one that the guard names":  {names("liqo-broker-labels"), "policy liqo-broker-labels is missing", 1},
-		"its binding":               {append(names("liqo-broker-labels"), both("liqo-broker-labels")[0]), "policy liqo-broker-labels has no binding", 1},
-		"none that the guard names": {append(names("liqo-broker-labels, liqo-broker-slices"), both("liqo-broker-labels", "liqo-broker-slices")...), "", 0},
-		"none of an older guard":    {append(whole(), both("liqo-broker-labels")[:1]...), "", 0},
-		"the classes are bounded":   {append(whole(), both(classes)...), "", 0},
-		"not by a binding":          {append(whole(), both(classes)[0]), "policy liqo-broker-classes has no binding", 1},
-		"not by a policy":           {append(whole(), both(classes)[1]), "policy liqo-broker-classes is missing", 1},
-		"it ignores fault":          {ignores(), "policy liqo-broker-assignments has not the failurePolicy Fail", 1},
+		"nothing":       {whole(), "", 0},
+		"a policy":      {whole()[1:], "policy liqo-broker-assignments is missing", 1},
+		"a binding":     {append(whole()[:1], whole()[2:]...), "policy liqo-broker-assignments has no binding", 1},
+		"everything":    {nil, "policy liqo-broker-shadowpods is missing", len(Policies())},
+		"it only warns": {warns(), "policy liqo-broker-assignments has a binding without the validationAction Deny", 1},
+		"it matches a part": {
+			narrowed(), "policy liqo-broker-assignments has a binding with matchResources, which must be unset", 1,
+		},
+		"one that the guard names": {names("liqo-broker-labels"), "policy liqo-broker-labels is missing", 1},
+		"its binding": {
+			append(names("liqo-broker-labels"), both("liqo-broker-labels")[0]), "policy liqo-broker-labels has no binding", 1,
+		},
+		"none that the guard names": {
+			append(names("liqo-broker-labels, liqo-broker-slices"), both("liqo-broker-labels", "liqo-broker-slices")...), "", 0,
+		},
+		"none of an older guard":  {append(whole(), both("liqo-broker-labels")[:1]...), "", 0},
+		"the classes are bounded": {append(whole(), both(classes)...), "", 0},
+		"not by a binding":        {append(whole(), both(classes)[0]), "policy liqo-broker-classes has no binding", 1},
+		"not by a policy":         {append(whole(), both(classes)[1]), "policy liqo-broker-classes is missing", 1},
+		"it ignores fault":        {ignores(), "policy liqo-broker-assignments does not have failurePolicy Fail", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := start(t, fake.NewClientset(tc.objects...))
-			require.Eventually(t, func() bool { return g.Missing() != "the guard is not known yet" }, 30*time.Second, 10*time.Millisecond)
+			read := func() bool { return g.Missing() != "the guard's policies have not been read yet" }
+			require.Eventually(t, read, 30*time.Second, 10*time.Millisecond)
 			require.Equal(t, tc.count, g.Count())
 			if tc.missing == "" {
 				require.Empty(t, g.Missing())
@@ -116,7 +123,8 @@ func TestAGuardThatCannotBeReadIsNotKnown(t *testing.T) {
 		return true, nil, errors.New("may not list")
 	})
 	g := start(t, kube)
-	require.Eventually(t, func() bool { return g.Missing() != "the guard is not known yet" }, 30*time.Second, 10*time.Millisecond)
+	read := func() bool { return g.Missing() != "the guard's policies have not been read yet" }
+	require.Eventually(t, read, 30*time.Second, 10*time.Millisecond)
 	require.Contains(t, g.Missing(), "may not list")
 	require.Contains(t, g.Missing(), "--require-guard=false")
 	require.Equal(t, len(Policies()), g.Count())

@@ -70,7 +70,10 @@ func newSlice(name, cpu string, change ...func(*authv1beta1.ResourceSlice)) *aut
 		},
 		Spec: authv1beta1.ResourceSliceSpec{
 			Class: "broker", ConsumerClusterID: ptr.To(liqov1beta1.ClusterID("c1")),
-			Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("1Mi"), corev1.ResourcePods: resource.MustParse("1")},
+			Resources: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("1Mi"),
+				corev1.ResourcePods: resource.MustParse("1"),
+			},
 		},
 		Status: authv1beta1.ResourceSliceStatus{
 			AuthParams: &authv1beta1.AuthParams{SignedCRT: []byte("certificate")},
@@ -128,7 +131,9 @@ func newWorld(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *
 	w := &world{now: dayOne.Add(time.Hour), events: record.NewFakeRecorder(100), registry: prometheus.NewPedanticRegistry()}
 	w.reconciler = &reconciler{
 		cfg: Config{
-			Class: "broker", Providers: labels.Everything(), Rules: share.Rules{Overcommit: 1, Hysteresis: 0.05}, Interval: 30 * time.Second,
+			Class: "broker", Providers: labels.Everything(),
+			Rules:          share.Rules{Overcommit: 1, Hysteresis: 0.05},
+			Interval:       30 * time.Second,
 			IngressClasses: []liqov1beta1.IngressType{{IngressClassName: "nginx", Default: true}},
 		},
 		client: c, live: c, events: w.events, metrics: NewMetrics(w.registry), now: func() time.Time { return w.now }, former: former{},
@@ -266,10 +271,16 @@ func TestModesOfSlices(t *testing.T) {
 		// want is the CPU granted after the pass, "" for a slice that is left as it is.
 		want string
 	}{
-		"a slice of the class":               {tenant: tenant("Active"), slice: newSlice("s", "2"), want: "2"},
-		"one of another class does not":      {tenant: tenant("Active"), slice: newSlice("s", "2", set(func(s *authv1beta1.ResourceSlice) { s.Spec.Class = "default" }))},
-		"one of this cluster's own does not": {tenant: tenant("Active"), slice: newSlice("s", "2", set(func(s *authv1beta1.ResourceSlice) { s.Labels = nil }))},
-		"one without a certificate waits":    {tenant: tenant("Active"), slice: newSlice("s", "2", set(func(s *authv1beta1.ResourceSlice) { s.Status.Conditions = nil }))},
+		"a slice of the class": {tenant: tenant("Active"), slice: newSlice("s", "2"), want: "2"},
+		"one of another class does not": {
+			tenant: tenant("Active"), slice: newSlice("s", "2", set(func(s *authv1beta1.ResourceSlice) { s.Spec.Class = "default" })),
+		},
+		"one of this cluster's own does not": {
+			tenant: tenant("Active"), slice: newSlice("s", "2", set(func(s *authv1beta1.ResourceSlice) { s.Labels = nil })),
+		},
+		"one without a certificate waits": {
+			tenant: tenant("Active"), slice: newSlice("s", "2", set(func(s *authv1beta1.ResourceSlice) { s.Status.Conditions = nil })),
+		},
 		"one without a tenant does not":      {slice: newSlice("s", "2")},
 		"a cordoned tenant gets nothing new": {tenant: tenant("Cordoned"), slice: newSlice("s", "2")},
 		"keeps what it has":                  {tenant: tenant("Cordoned"), slice: newSlice("s", "6", withGrant("2", dayOne)), want: "2"},
@@ -296,7 +307,9 @@ func TestModesOfSlices(t *testing.T) {
 
 func TestAConflictIsTriedAgain(t *testing.T) {
 	conflicts := 1
-	w := newWorld(t, interceptor.Funcs{SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+	w := newWorld(t, interceptor.Funcs{SubResourceUpdate: func(
+		ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption,
+	) error {
 		if conflicts--; conflicts >= 0 {
 			return kerrors.NewConflict(schema.GroupResource{Resource: "resourceslices"}, o.GetName(), nil)
 		}
@@ -310,7 +323,9 @@ func TestAConflictIsTriedAgain(t *testing.T) {
 // A slice gets only resources that another one has released.
 func TestNothingGrowsWhileAnotherCannotShrink(t *testing.T) {
 	conflicts := 1
-	w := newWorld(t, interceptor.Funcs{SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+	w := newWorld(t, interceptor.Funcs{SubResourceUpdate: func(
+		ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption,
+	) error {
 		if o.GetName() == "shrinks" {
 			if conflicts--; conflicts >= 0 {
 				return kerrors.NewConflict(schema.GroupResource{Resource: "resourceslices"}, o.GetName(), nil)
@@ -327,7 +342,9 @@ func TestNothingGrowsWhileAnotherCannotShrink(t *testing.T) {
 
 // failing makes the status writes of these slices fail, as if the object were too large for etcd.
 func failing(names ...string) interceptor.Funcs {
-	return interceptor.Funcs{SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+	return interceptor.Funcs{SubResourceUpdate: func(
+		ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption,
+	) error {
 		if slices.Contains(names, o.GetName()) {
 			return kerrors.NewRequestEntityTooLargeError("the object")
 		}
@@ -409,16 +426,20 @@ func TestWhatIsExchangedIsGivenBackFirst(t *testing.T) {
 		}
 	}
 	var w *world
-	check := interceptor.Funcs{SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+	check := interceptor.Funcs{SubResourceUpdate: func(
+		ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption,
+	) error {
 		require.NoError(t, c.SubResource(sub).Update(ctx, o, opts...))
 		one, other := w.read(t, "one").Status.Resources, w.read(t, "other").Status.Resources
 		sum := resources.RoundDown(one)
 		sum.Add(resources.RoundDown(other))
-		require.True(t, resources.Amounts{corev1.ResourceCPU: 8000, corev1.ResourceMemory: 1 << 30, corev1.ResourcePods: 10}.Covers(sum), "%v", sum)
+		whole := resources.Amounts{corev1.ResourceCPU: 8000, corev1.ResourceMemory: 1 << 30, corev1.ResourcePods: 10}
+		require.True(t, whole.Covers(sum), "%v", sum)
 		return nil
 	}}
 	w = newWorld(t, check, tenant("Active"), provider("p1", "8"),
-		newSlice("one", "2", withGrant("6", dayOne), memory("768Mi", "256Mi")), newSlice("other", "6", withGrant("2", dayOne), memory("256Mi", "768Mi")))
+		newSlice("one", "2", withGrant("6", dayOne), memory("768Mi", "256Mi")),
+		newSlice("other", "6", withGrant("2", dayOne), memory("256Mi", "768Mi")))
 	w.pass(t)
 	one, other := w.read(t, "one").Status.Resources, w.read(t, "other").Status.Resources
 	require.Equal(t, []string{"2", "768Mi"}, []string{one.Cpu().String(), one.Memory().String()})
@@ -428,7 +449,9 @@ func TestWhatIsExchangedIsGivenBackFirst(t *testing.T) {
 // An offer that could not be written does not count as decided in the next reconciliation.
 func TestAWishIsNotForgottenWhenItsAnswerIsLost(t *testing.T) {
 	conflicts := 0
-	w := newWorld(t, interceptor.Funcs{SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+	w := newWorld(t, interceptor.Funcs{SubResourceUpdate: func(
+		ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption,
+	) error {
 		if conflicts--; conflicts >= 0 {
 			return kerrors.NewConflict(schema.GroupResource{Resource: "resourceslices"}, o.GetName(), nil)
 		}
@@ -610,7 +633,8 @@ func TestPodsWithoutTheirCreatorCountWithinTheGrants(t *testing.T) {
 	}
 	bound := unlabelled("bound", "5")
 	bound.Spec.NodeName = "liqo-broker"
-	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), tenant2, provider("p1", "48"), limit("c1", "10"), bound, unlabelled("unbound", "3"),
+	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), tenant2, provider("p1", "48"), limit("c1", "10"),
+		bound, unlabelled("unbound", "3"),
 		newSlice("old", "6", withGrant("6", dayOne)), newSlice("young", "4", withGrant("4", dayOne)),
 		newSlice("other", "10", ofC2, withGrant("10", dayOne)))
 	grants := func() []string {
@@ -663,7 +687,8 @@ func TestPodsWithoutTheirCreatorShareTheGrantsWithOthers(t *testing.T) {
 	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), provider("p1", "48"), limit("c1", "20"), foreign, slice,
 		podOf(slice, "labelled", "7"), podOf(foreign, "elsewhere", "3"), unlabelled("unlabelled", "4"), newSlice("next", "11"))
 	w.pass(t)
-	require.Equal(t, "cpu: 11 requested, 10 left of the limit 20 of ConsumerCluster c1", resourcesOf(w.read(t, "next")).Message, "3 and 1 have room")
+	require.Equal(t, "cpu: 11 requested, 10 left of the limit 20 of ConsumerCluster c1",
+		resourcesOf(w.read(t, "next")).Message, "3 and 1 have room")
 	require.NoError(t, w.client.Create(t.Context(), unlabelled("beyond", "2")))
 	w.later(t)
 	require.Equal(t, "cpu: 11 requested, 8 left of the limit 20 of ConsumerCluster c1", resourcesOf(w.read(t, "next")).Message)
@@ -673,13 +698,16 @@ func TestPodsWithoutTheirCreatorShareTheGrantsWithOthers(t *testing.T) {
 	w.later(t)
 	require.Equal(t, "cpu: 11 requested, 8 left of the limit 20 of ConsumerCluster c1", resourcesOf(w.read(t, "next")).Message)
 	w.later(t)
-	require.Equal(t, "cpu: 11 requested, 8 left of the limit 20 of ConsumerCluster c1", resourcesOf(w.read(t, "next")).Message, "7 and 5 still run")
+	require.Equal(t, "cpu: 11 requested, 8 left of the limit 20 of ConsumerCluster c1",
+		resourcesOf(w.read(t, "next")).Message, "7 and 5 still run")
 }
 
 // A consumer has pods that outlive their slice, or its grant, and asks for another one.
 func TestPodsBeyondTheGrantOfTheirSliceCount(t *testing.T) {
 	const denied = "cpu: 6 requested, 2 left of the limit 10 of ConsumerCluster c1"
-	former := newSlice("former", "8", func(s *authv1beta1.ResourceSlice) { s.Spec.Resources[corev1.ResourcePods] = resource.MustParse("2") })
+	former := newSlice("former", "8", func(s *authv1beta1.ResourceSlice) {
+		s.Spec.Resources[corev1.ResourcePods] = resource.MustParse("2")
+	})
 	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), provider("p1", "48"), limit("c1", "10"), former.DeepCopy())
 	w.pass(t)
 	stays, leaves := podOf(former, "stays", "5"), podOf(former, "leaves", "3")

@@ -49,9 +49,9 @@ func (m *Metrics) set(available resources.Amounts, granted map[string]resources.
 
 var (
 	availableDesc = prometheus.NewDesc("liqo_broker_offers_available",
-		"What all consumers together can be granted: CPU in cores, memory and storage in bytes.", []string{"resource"}, nil)
+		"Resources that can be granted to all consumers together: CPU in cores, memory and storage in bytes.", []string{"resource"}, nil)
 	offersDesc = prometheus.NewDesc("liqo_broker_offers",
-		"What a consumer is granted, all its slices together: CPU in cores, memory and storage in bytes.",
+		"Resources granted to a consumer, summed over its slices: CPU in cores, memory and storage in bytes.",
 		[]string{"consumer", "resource"}, nil)
 )
 

@@ -128,7 +128,9 @@ func sumOf(a, b resources.Amounts) resources.Amounts {
 // gone returns the users whose slices no longer exist, as slices, with the amounts that they still use. Users in
 // decided have a slice that is decided; foreign has the grants that Liqo, or another controller, made to slices of
 // other classes. Pods without a creator have no user.
-func (r *reconciler) gone(running, foreign map[scheduler.Account]resources.Amounts, decided sets.Set[scheduler.Account], now time.Time) []share.Slice {
+func (r *reconciler) gone(
+	running, foreign map[scheduler.Account]resources.Amounts, decided sets.Set[scheduler.Account], now time.Time,
+) []share.Slice {
 	users := sets.KeySet(running).Union(sets.KeySet(r.former)).Difference(decided)
 	gone := make([]share.Slice, 0, len(users))
 	for of := range users {

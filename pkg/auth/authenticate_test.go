@@ -35,7 +35,8 @@ func TestACertificateHasOneOrganization(t *testing.T) {
 	require.NoError(t, err)
 	authenticate := func(organizations ...string) (bool, error) {
 		leaf := sign(&x509.Certificate{
-			Subject: pkix.Name{CommonName: "slice", Organization: organizations}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+			Subject:     pkix.Name{CommonName: "slice", Organization: organizations},
+			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 		}, ca)
 		_, ok, err := NewCertificateAuthenticator(content).AuthenticateRequest(&http.Request{
 			TLS: &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}},

@@ -54,7 +54,7 @@ func NewLimitedReviewer(local kubernetes.Interface, remedy string, spend func(wh
 type MissingPermissionError struct{ Remedy string }
 
 func (e *MissingPermissionError) Error() string {
-	return "this process may not ask the API server about its callers, which is granted by '" + e.Remedy + "'"
+	return "this process may not create TokenReviews or SubjectAccessReviews, run '" + e.Remedy + "' to allow it"
 }
 
 // Authorize reports whether a caller has one of the permissions. The error is a *MissingPermissionError if this process

@@ -36,10 +36,13 @@ func TestATokenIsReviewedAgainWhenItsAnswerIsOld(t *testing.T) {
 				return &authenticator.Response{User: &user.DefaultInfo{Name: "a"}}, true, nil
 			}, true, nil, validTTL,
 		},
-		"invalid":    {func() (*authenticator.Response, bool, error) { return nil, false, ErrRejected }, false, nil, rejectedTTL},
-		"not known":  {func() (*authenticator.Response, bool, error) { return nil, false, nil }, false, nil, rejectedTTL},
-		"no answer":  {func() (*authenticator.Response, bool, error) { return nil, false, away }, false, away, 0},
-		"no reviews": {func() (*authenticator.Response, bool, error) { return nil, false, &MissingPermissionError{} }, false, &MissingPermissionError{}, 0},
+		"invalid":   {func() (*authenticator.Response, bool, error) { return nil, false, ErrRejected }, false, nil, rejectedTTL},
+		"not known": {func() (*authenticator.Response, bool, error) { return nil, false, nil }, false, nil, rejectedTTL},
+		"no answer": {func() (*authenticator.Response, bool, error) { return nil, false, away }, false, away, 0},
+		"no reviews": {
+			func() (*authenticator.Response, bool, error) { return nil, false, &MissingPermissionError{} },
+			false, &MissingPermissionError{}, 0,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clk, reviews := clocktesting.NewFakeClock(time.Unix(0, 0)), 0

@@ -75,7 +75,8 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	home := rest.CopyConfig(cfg.Home)
 	home.QPS, home.Burst = cfg.QPS, cfg.Burst
-	lock, err := lease.New(home, types.NamespacedName{Namespace: cfg.Namespace, Name: leaseName}, cfg.Lease.RenewDeadline, clock.RealClock{})
+	lockName := types.NamespacedName{Namespace: cfg.Namespace, Name: leaseName}
+	lock, err := lease.New(home, lockName, cfg.Lease.RenewDeadline, clock.RealClock{})
 	if err != nil {
 		return err
 	}
@@ -252,9 +253,12 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	}
 
 	// 3. The pods, their policies and addresses.
-	rules := &placement.Policies{Client: home, Programs: cel.NewCache(programs), Compiling: placement.NewCompiling(clk), Defaults: placement.Rules{
-		Failover: v1alpha1.FailoverMove, FailoverAfter: cfg.Times.FailoverAfter, PendingTimeout: cfg.Times.PendingTimeout,
-	}}
+	rules := &placement.Policies{
+		Client: home, Programs: cel.NewCache(programs), Compiling: placement.NewCompiling(clk),
+		Defaults: placement.Rules{
+			Failover: v1alpha1.FailoverMove, FailoverAfter: cfg.Times.FailoverAfter, PendingTimeout: cfg.Times.PendingTimeout,
+		},
+	}
 	mapsAddresses, err := network.ModuleInstalled(mgr.GetRESTMapper())
 	if err != nil {
 		return nil, err
@@ -267,9 +271,10 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	podController := pods.New(pods.Config{
 		Log: cfg.Log, Clock: clk, Client: home, Live: mgr.GetAPIReader(), Tracer: cfg.Tracer,
 		Events:  untrusted.Recorder{EventRecorder: mgr.GetEventRecorderFor("liqo-broker")}, //nolint:staticcheck // The new recorder has no pods' events yet.
-		Metrics: metrics.pods, Guard: required, State: known, Restorer: restorer, Policies: rules, Grants: grantController, Checker: checker,
-		MapsAddresses: mapsAddresses,
-		Sibling:       providerController.Sibling, RemoteNamespace: gone.RemoteNamespace, Queue: podQueue, Requeue: again, Providers: providerQueue,
+		Metrics: metrics.pods, Guard: required, State: known, Restorer: restorer, Policies: rules,
+		Grants: grantController, Checker: checker, MapsAddresses: mapsAddresses,
+		Sibling: providerController.Sibling, RemoteNamespace: gone.RemoteNamespace,
+		Queue: podQueue, Requeue: again, Providers: providerQueue,
 		RefusalMemory: cfg.Times.RefusalMemory, ProbeInterval: cfg.Times.ProbeInterval, Workers: cfg.Workers,
 	})
 
@@ -373,7 +378,7 @@ func serveHealth(ctx context.Context, address string, caches cache.Cache) error 
 		probe, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		if !caches.WaitForCacheSync(probe) {
-			return "", errors.New("the caches are not filled yet")
+			return "", errors.New("the caches are not synced yet")
 		}
 		return "ok", nil
 	}))

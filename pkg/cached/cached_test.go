@@ -43,7 +43,8 @@ func fat(annotation string) *corev1.Pod {
 
 func TestAPodKeepsWhatIsRead(t *testing.T) {
 	for _, annotation := range []string{
-		"example.com/x", v1alpha1.PolicyAnnotation, v1alpha1.FailoverAnnotation, v1alpha1.FilterAnnotation, v1alpha1.TriesAnnotation, "liqo.io/x",
+		"example.com/x", v1alpha1.PolicyAnnotation, v1alpha1.FailoverAnnotation, v1alpha1.FilterAnnotation,
+		v1alpha1.TriesAnnotation, "liqo.io/x",
 	} {
 		before := fat(annotation)
 		kept, err := Pod(before.DeepCopy())

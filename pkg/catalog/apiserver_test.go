@@ -60,7 +60,10 @@ func newAPIServer(t testing.TB, objects ...client.Object) *apiServer {
 	t.Helper()
 	scheme, err := apischeme.New()
 	require.NoError(t, err)
-	s := &apiServer{t: t, scheme: scheme, objects: map[string]map[string]map[string]any{}, watchers: map[chan string]string{}, selected: map[string]string{}}
+	s := &apiServer{
+		t: t, scheme: scheme, objects: map[string]map[string]map[string]any{}, watchers: map[chan string]string{},
+		selected: map[string]string{},
+	}
 	s.put(objects...)
 	server := httptest.NewServer(s)
 	s.url, s.close = server.URL, func() {
@@ -164,7 +167,9 @@ func (s *apiServer) say(w http.ResponseWriter, what any) {
 
 func (s *apiServer) groups() *metav1.APIGroupList {
 	list := &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
-	for _, group := range []string{"brokering.liqo.io/v1alpha1", "core.liqo.io/v1beta1", "offloading.liqo.io/v1beta1", "discovery.liqo.io/v1alpha1"} {
+	for _, group := range []string{
+		"brokering.liqo.io/v1alpha1", "core.liqo.io/v1beta1", "offloading.liqo.io/v1beta1", "discovery.liqo.io/v1alpha1",
+	} {
 		name, version, _ := strings.Cut(group, "/")
 		v := metav1.GroupVersionForDiscovery{GroupVersion: group, Version: version}
 		list.Groups = append(list.Groups, metav1.APIGroup{Name: name, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v})
@@ -174,7 +179,8 @@ func (s *apiServer) groups() *metav1.APIGroupList {
 
 func (s *apiServer) resources(path string) *metav1.APIResourceList {
 	list := &metav1.APIResourceList{
-		TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: strings.TrimPrefix(strings.TrimPrefix(path, "/apis/"), "/api/"),
+		TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+		GroupVersion: strings.TrimPrefix(strings.TrimPrefix(path, "/apis/"), "/api/"),
 	}
 	for collection, resource := range collections {
 		if strings.HasPrefix(collection, path+"/") {

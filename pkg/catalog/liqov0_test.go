@@ -108,7 +108,8 @@ func TestToggleOfLiqoV0(t *testing.T) {
 		r := client.do(tc.call)
 		assert.Equal(t, tc.status, r.status, "%s: %s", name, r.body)
 	}
-	hidden, unknown := client.do(call{"POST", path, "", "powerless"}), client.do(call{"POST", "/api/toggle?id=none&enable=false", "", "powerless"})
+	hidden := client.do(call{"POST", path, "", "powerless"})
+	unknown := client.do(call{"POST", "/api/toggle?id=none&enable=false", "", "powerless"})
 	assert.Equal(t, unknown.body, hidden.body, "the answer does not tell which clusters there are")
 	require.Empty(t, api.wrote())
 

@@ -77,7 +77,8 @@ func BenchmarkLoad(b *testing.B) {
 	for n := range mix {
 		slices.Sort(took[n])
 		if len(took[n]) > 0 {
-			b.Logf("%-50s p50 %8v  p99 %8v", mix[n].path, quantile(took[n], 50).Round(10*time.Microsecond), quantile(took[n], 99).Round(10*time.Microsecond))
+			b.Logf("%-50s p50 %8v  p99 %8v", mix[n].path, quantile(took[n], 50).Round(10*time.Microsecond),
+				quantile(took[n], 99).Round(10*time.Microsecond))
 		}
 		all = append(all, took[n]...)
 	}

@@ -41,7 +41,7 @@ const remedy = "kubectl create clusterrolebinding liqo-broker-vk-catalog-auth --
 	"--serviceaccount=<namespace>:<service account of the catalog>"
 
 // errStopped means that a task ended before the catalog did.
-var errStopped = errors.New("a part of the catalog ended by itself")
+var errStopped = errors.New("a component of the catalog stopped unexpectedly")
 
 // Run runs the catalog until ctx ends. It then returns nil, after everything has stopped; any other end is an error.
 func Run(ctx context.Context, cfg Config) error {
@@ -164,7 +164,7 @@ func (c *catalog) prepareLiqoV0(ctx context.Context) error {
 		Log: c.log, Clock: clock.RealClock{}, ReadAuth: c.cfg.Access.ReadAuth, AnonymousToggle: c.cfg.Access.AnonymousToggle,
 		Clusters: clusters, Live: c.live, Identifier: c.identifier, Allowances: c.allowances, Rights: c.rights(nil), Metrics: c.metrics,
 	})
-	c.log.Info("Liqo v0.x is installed: there are no providers of a broker, only /api/clusters and /api/toggle")
+	c.log.Info("Detected Liqo v0.x, serving only /api/clusters and /api/toggle, without the providers of a broker")
 	handler := answers.Handler()
 	return c.serveAll(ctx, handler, answers.Plain(handler), clusters.Synced)
 }
@@ -228,12 +228,12 @@ func (c *catalog) logSettings(scheme string, address net.Addr) {
 	if c.cfg.TLS.Off {
 		c.log.Info("Callers send their tokens in plain text (--plain-http): terminate TLS in front of the catalog")
 	} else if c.cfg.TLS.CertFile == "" {
-		c.log.Info("The certificate is self-signed: set another one with --tls-cert-file and --tls-key-file")
+		c.log.Info("Using a self-signed certificate: to use another one, set --tls-cert-file and --tls-key-file")
 	}
 	switch {
 	case c.cfg.Access.AnonymousToggle && c.cfg.TLS.Off:
-		c.log.Error(nil, "Anonymous callers may enable and disable providers, and so may every page in their browsers, which "+
-			"do not send the origin of a request over plain HTTP (--anonymous-toggle, --plain-http)")
+		c.log.Error(nil, "Anonymous callers may enable and disable providers, and so may every page in their browsers, "+
+			"because browsers do not send the origin of a request over plain HTTP (--anonymous-toggle, --plain-http)")
 	case c.cfg.Access.AnonymousToggle:
 		c.log.Error(nil, "Anonymous callers may enable and disable providers (--anonymous-toggle)")
 	}
@@ -263,7 +263,7 @@ func (c *catalog) serveOperators(ctx context.Context, synced func() bool) error 
 // ready answers /readyz: a Service sends requests here once they can be answered, requests over TLS included.
 func (c *catalog) ready(synced bool) (string, error) {
 	if !synced {
-		return "", errors.New("the caches are not filled yet")
+		return "", errors.New("the caches are not synced yet")
 	}
 	if c.certificate != nil {
 		if _, err := c.certificate(&tls.ClientHelloInfo{}); err != nil {

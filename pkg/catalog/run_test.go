@@ -40,7 +40,9 @@ const planted = "planted-secret"
 
 // marked adds the fields that Kubernetes and kubectl write on every object.
 func marked[T client.Object](o T) T {
-	o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: planted, Operation: "Apply", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{}`)}}})
+	o.SetManagedFields([]metav1.ManagedFieldsEntry{{
+		Manager: planted, Operation: "Apply", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{}`)},
+	}})
 	annotations := o.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -53,7 +55,9 @@ func marked[T client.Object](o T) T {
 // federationOf has providers, and pods of consumers c1, c2 and so on, in a namespace for each.
 func federationOf(providers, consumers, pods int) []client.Object {
 	var all []client.Object
-	amounts := corev1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("256Gi"), "pods": resource.MustParse("110")}
+	amounts := corev1.ResourceList{
+		"cpu": resource.MustParse("64"), "memory": resource.MustParse("256Gi"), "pods": resource.MustParse("110"),
+	}
 	provider := func(i int) string { return fmt.Sprintf("p%d", i%providers) }
 	for i := range providers {
 		id := provider(i)
@@ -67,48 +71,73 @@ func federationOf(providers, consumers, pods int) []client.Object {
 		all = append(all,
 			marked(&v1alpha1.ProviderCluster{
 				ObjectMeta: metav1.ObjectMeta{Name: id},
-				Spec:       v1alpha1.ProviderClusterSpec{Attributes: map[string]string{"price": "0.042", "region": fmt.Sprint("region-", i%7)}},
+				Spec: v1alpha1.ProviderClusterSpec{Attributes: map[string]string{
+					"price": "0.042", "region": fmt.Sprint("region-", i%7),
+				}},
 				Status: v1alpha1.ProviderClusterStatus{
 					Resources: resources, Pods: 10,
 					VirtualNodes: []v1alpha1.VirtualNodeStatus{{Name: id + "-1", Ready: true, Resources: resources}},
-					KPIs:         v1alpha1.KPIs{LatencyMilliseconds: &latency, Uptime: v1alpha1.Uptime{LastHour: "0.9", LastDay: "0.99", LastWeek: "1", LastMonth: "1"}},
+					KPIs: v1alpha1.KPIs{
+						LatencyMilliseconds: &latency,
+						Uptime:              v1alpha1.Uptime{LastHour: "0.9", LastDay: "0.99", LastWeek: "1", LastMonth: "1"},
+					},
 					Conditions: []metav1.Condition{
-						{Type: v1alpha1.ProviderReady, Status: metav1.ConditionTrue, Reason: "Ready", LastTransitionTime: metav1.NewTime(moment)},
-						{Type: v1alpha1.ProviderReachable, Status: metav1.ConditionTrue, Reason: "Reachable", LastTransitionTime: metav1.NewTime(moment)},
+						{
+							Type: v1alpha1.ProviderReady, Status: metav1.ConditionTrue, Reason: "Ready",
+							LastTransitionTime: metav1.NewTime(moment),
+						},
+						{
+							Type: v1alpha1.ProviderReachable, Status: metav1.ConditionTrue, Reason: "Reachable",
+							LastTransitionTime: metav1.NewTime(moment),
+						},
 					},
 				},
 			}),
-			marked(&liqov1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: liqov1beta1.ForeignClusterSpec{ClusterID: liqov1beta1.ClusterID(id)}}),
+			marked(&liqov1beta1.ForeignCluster{
+				ObjectMeta: metav1.ObjectMeta{Name: id},
+				Spec:       liqov1beta1.ForeignClusterSpec{ClusterID: liqov1beta1.ClusterID(id)},
+			}),
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 				Name: "liqo-tenant-" + id, Labels: map[string]string{"liqo.io/remote-cluster-id": id, "liqo.io/tenant-namespace": "true"},
 			}},
 			marked(&offloadingv1beta1.NamespaceMap{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-" + id, Name: id, Labels: map[string]string{"liqo.io/remote-cluster-id": id}},
-				Spec:       offloadingv1beta1.NamespaceMapSpec{DesiredMapping: desired},
-				Status:     offloadingv1beta1.NamespaceMapStatus{CurrentMapping: mapping},
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: "liqo-tenant-" + id, Name: id, Labels: map[string]string{"liqo.io/remote-cluster-id": id},
+				},
+				Spec:   offloadingv1beta1.NamespaceMapSpec{DesiredMapping: desired},
+				Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: mapping},
 			}),
 			marked(&offloadingv1beta1.VirtualNode{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-" + id, Name: id + "-1"},
-				Spec:       offloadingv1beta1.VirtualNodeSpec{ClusterID: liqov1beta1.ClusterID(id), Labels: map[string]string{"zone": id + "-a"}},
+				Spec: offloadingv1beta1.VirtualNodeSpec{
+					ClusterID: liqov1beta1.ClusterID(id), Labels: map[string]string{"zone": id + "-a"},
+				},
 			}))
 	}
 	for n := range consumers {
 		id := fmt.Sprint("c", n)
 		all = append(all,
-			marked(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web-" + id, Labels: map[string]string{"liqo.io/remote-cluster-id": id}, Annotations: map[string]string{
-				"liqo.io/managed-by-namespace-map": "liqo-tenant/" + id,
-			}}}),
+			marked(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+				Name:        "web-" + id,
+				Labels:      map[string]string{"liqo.io/remote-cluster-id": id},
+				Annotations: map[string]string{"liqo.io/managed-by-namespace-map": "liqo-tenant/" + id},
+			}}),
 			marked(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 				Name: "liqo-tenant-" + id, Labels: map[string]string{"liqo.io/remote-cluster-id": id, "liqo.io/tenant-namespace": "true"},
 			}}),
-			marked(&v1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "of-" + id}, Spec: v1alpha1.PlacementPolicySpec{Consumers: []string{id, "c99"}}}))
+			marked(&v1alpha1.PlacementPolicy{
+				ObjectMeta: metav1.ObjectMeta{Name: "of-" + id},
+				Spec:       v1alpha1.PlacementPolicySpec{Consumers: []string{id, "c99"}},
+			}))
 	}
 	for i := range pods {
 		id := fmt.Sprint("c", i%consumers)
 		all = append(all, marked(&corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: "web-" + id, Name: fmt.Sprintf("pod-%d-of-%s", i, id), UID: "",
-				Labels:      map[string]string{v1alpha1.ProviderLabel: provider(i), v1alpha1.VirtualNodeLabel: provider(i) + "-1", "app": "web"},
+				Labels: map[string]string{
+					v1alpha1.ProviderLabel: provider(i), v1alpha1.VirtualNodeLabel: provider(i) + "-1", "app": "web",
+				},
 				Annotations: map[string]string{v1alpha1.DecisionAnnotation: provider(i) + " 84: price 29, spread 29, free 26"},
 			},
 			Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{
@@ -175,7 +204,8 @@ func TestTheCatalogRuns(t *testing.T) {
 	c.url = url
 
 	require.Equal(t, []string{"p0", "p1", "p2"}, ids(t, c.do(call{path: "/api/v1/providers"}).body))
-	require.Equal(t, []string{"pod-1-of-c1", "pod-4-of-c1", "pod-7-of-c1"}, ids(t, c.do(call{path: "/api/v1/placements", token: "people-c1"}).body))
+	require.Equal(t, []string{"pod-1-of-c1", "pod-4-of-c1", "pod-7-of-c1"},
+		ids(t, c.do(call{path: "/api/v1/placements", token: "people-c1"}).body))
 	require.Equal(t, []string{"of-c1"}, ids(t, c.do(call{path: "/api/v1/policies", token: "people-c1"}).body))
 	require.Equal(t, http.StatusOK, c.do(call{path: "/"}).status, "the dashboard")
 	require.Empty(t, c.do(call{path: "/"}).header.Get("Strict-Transport-Security"), "which there is no TLS for")
@@ -208,7 +238,8 @@ func TestTheCatalogRuns(t *testing.T) {
 	cancel()
 
 	c.url = operators
-	require.Contains(t, c.do(call{path: "/metrics"}).body, `liqo_catalog_request_duration_seconds_count{code="200",method="GET",route="/api/v1/providers"} 1`)
+	require.Contains(t, c.do(call{path: "/metrics"}).body,
+		`liqo_catalog_request_duration_seconds_count{code="200",method="GET",route="/api/v1/providers"} 1`)
 }
 
 func TestTheCatalogShowsWhatItReadWhenItsAPIServerIsLost(t *testing.T) {
@@ -240,9 +271,12 @@ func TestNothingLeaksFromTheCluster(t *testing.T) {
 		read(t, events, 3)
 		var said []string
 		for _, path := range []string{
-			"/api/clusters", "/api/v1/me", "/api/v1/providers", "/api/v1/providers/p0", "/api/v1/providers/p0/history", "/api/v1/placements",
-			"/api/v1/placements?namespace=web-c2", "/api/v1/placements?provider=p0", "/api/v1/placements?consumer=c2", "/api/v1/placements?q=pod",
-			"/api/v1/flows", "/api/v1/policies", "/api/v1/explain?namespace=web-c1&pod=pod-1-of-c1", "/api/v1/explain?namespace=web-c2&pod=pod-2-of-c2",
+			"/api/clusters", "/api/v1/me", "/api/v1/providers", "/api/v1/providers/p0", "/api/v1/providers/p0/history",
+			"/api/v1/placements",
+			"/api/v1/placements?namespace=web-c2", "/api/v1/placements?provider=p0", "/api/v1/placements?consumer=c2",
+			"/api/v1/placements?q=pod",
+			"/api/v1/flows", "/api/v1/policies", "/api/v1/explain?namespace=web-c1&pod=pod-1-of-c1",
+			"/api/v1/explain?namespace=web-c2&pod=pod-2-of-c2",
 		} {
 			said = append(said, c.do(call{path: path, token: token}).body)
 		}
@@ -343,9 +377,15 @@ func TestWhatAnOperatorMightNotHaveMeantIsSaid(t *testing.T) {
 		warnings []string
 		not      []string
 	}{
-		"nothing of it":               {not: []string{"--anonymous-toggle", "--plain-http"}},
-		"an open door":                {access: server.Access{AnonymousToggle: true}, warnings: []string{"--anonymous-toggle"}, not: []string{"every page"}},
-		"an open door without TLS":    {access: server.Access{AnonymousToggle: true}, plain: true, warnings: []string{"--anonymous-toggle", "every page"}},
+		"nothing of it": {not: []string{"--anonymous-toggle", "--plain-http"}},
+		"an open door": {
+			access: server.Access{AnonymousToggle: true}, warnings: []string{"--anonymous-toggle"},
+			not: []string{"every page"},
+		},
+		"an open door without TLS": {
+			access: server.Access{AnonymousToggle: true}, plain: true,
+			warnings: []string{"--anonymous-toggle", "every page"},
+		},
 		"no TLS, and the door is not": {plain: true, warnings: []string{"--plain-http"}, not: []string{"--anonymous-toggle"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -67,7 +67,7 @@ func (s *shared) run(ctx context.Context) error {
 		case kerrors.IsConflict(err): // Another replica wrote it.
 			pause = 0
 		case err != nil:
-			s.log.Error(err, "Cannot keep the serving certificate in its Secret", "secret", s.secret.String())
+			s.log.Error(err, "Failed to sync the serving certificate with its Secret, retrying", "secret", s.secret.String())
 			pause = wait.Jitter(secretEvery/12, 1)
 		}
 		select {
@@ -89,7 +89,7 @@ func (s *shared) sync(ctx context.Context) error {
 	}
 	found, left, err := parse(&secret)
 	if err != nil {
-		s.log.Error(err, "The Secret has no valid certificate: it is replaced", "secret", s.secret.String())
+		s.log.Error(err, "Secret has no valid serving certificate, replacing it", "secret", s.secret.String())
 	}
 	if found != nil {
 		s.current.Store(found)
@@ -105,7 +105,7 @@ func (s *shared) sync(ctx context.Context) error {
 	if err := s.client.Update(ctx, &secret); err != nil { // Update checks the version that was read.
 		return fmt.Errorf("writing the Secret %s: %w", s.secret, err)
 	}
-	s.log.Info("Made a serving certificate", "secret", s.secret.String())
+	s.log.Info("Generated a serving certificate", "secret", s.secret.String())
 	fresh, _, err := parse(&secret)
 	if err != nil {
 		return err
@@ -126,7 +126,7 @@ func parse(secret *corev1.Secret) (found *tls.Certificate, left float64, err err
 	}
 	now, leaf := time.Now(), pair.Leaf
 	if now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
-		return nil, 0, errors.New("it is valid from " + leaf.NotBefore.String() + " to " + leaf.NotAfter.String())
+		return nil, 0, errors.New("the certificate is valid from " + leaf.NotBefore.String() + " to " + leaf.NotAfter.String())
 	}
 	return &pair, float64(leaf.NotAfter.Sub(now)) / float64(leaf.NotAfter.Sub(leaf.NotBefore)), nil
 }

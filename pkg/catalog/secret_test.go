@@ -134,7 +134,7 @@ func TestACertificateIsServedWhileItsSecretCannotBeRead(t *testing.T) {
 		defer cancel()
 		require.NoError(t, s.run(ctx))
 		require.Equal(t, old.Certificate, served(t, s).Certificate)
-		require.Contains(t, log.String(), "Cannot keep the serving certificate in its Secret")
+		require.Contains(t, log.String(), "Failed to sync the serving certificate with its Secret")
 	})
 }
 
@@ -162,7 +162,7 @@ func TestAnInvalidSecretIsReplaced(t *testing.T) {
 			require.NoError(t, s.sync(t.Context()), name)
 			require.True(t, time.Now().Before(served(t, s).Leaf.NotAfter), name)
 			require.EqualValues(t, 1, api.written.Load(), name)
-			require.Contains(t, log.String(), "The Secret has no valid certificate: it is replaced", name)
+			require.Contains(t, log.String(), "Secret has no valid serving certificate, replacing it", name)
 			require.Contains(t, log.String(), "liqo-broker/liqo-broker-catalog", name)
 		}
 	})

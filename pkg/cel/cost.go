@@ -183,7 +183,7 @@ func (c charge) of(result ref.Val, vars interpreter.Activation) ref.Val {
 	switch v := result.(type) {
 	case types.String:
 		if len(v) > values.MaxText {
-			stop(fmt.Sprintf("cost limit exceeded: a text of more than %d bytes", values.MaxText))
+			stop(fmt.Sprintf("cost limit exceeded: a string of more than %d bytes", values.MaxText))
 		}
 		units += uint64(len(v) / bytesPerUnit)
 	case *types.Err:

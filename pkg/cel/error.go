@@ -74,12 +74,12 @@ func compileError(expression string, all []*cel.Error) error {
 // remedyOf knows the most common faults.
 func remedyOf(problem string) string {
 	for _, known := range []struct{ problem, remedy string }{
-		{"undeclared reference", "the variables are provider and pod; text is written in quotes"},
+		{"undeclared reference", "the variables are provider and pod; write strings in quotes"},
 		{"undefined field", fieldsOf()},
-		{"no such key", "ask first whether it is there, as in 'region' in provider.attributes && ..."},
-		{"is unknown", "ask first whether it is known, as in has(provider.kpis.uptime24h) && ..."},
-		{"no matching overload", "amounts and KPIs are doubles: write 2.0 to calculate with them, double('2') for text"},
-		{"cost limit exceeded", "leave out loops within loops and regular expressions"},
+		{"no such key", "test first whether it is set, as in 'region' in provider.attributes && ..."},
+		{"is unknown", "test first whether it is known, as in has(provider.kpis.uptime24h) && ..."},
+		{"no matching overload", "amounts and KPIs are doubles: write 2.0 to calculate with them, double('2') to convert a string"},
+		{"cost limit exceeded", "avoid nested loops and regular expressions"},
 		{"Syntax error", "see https://cel.dev for the language"},
 	} {
 		if strings.Contains(problem, known.problem) {

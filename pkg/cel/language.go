@@ -105,7 +105,7 @@ func shortTexts(libraries *cel.Env) []cel.EnvOption {
 			bounded := cel.FunctionBinding(func(args ...ref.Val) ref.Val {
 				for _, arg := range args {
 					if text, isText := arg.(types.String); isText && len(text) > maxShortText {
-						return types.NewErr("%s takes a text of at most %d bytes", name, maxShortText)
+						return types.NewErr("%s accepts a string of at most %d bytes", name, maxShortText)
 					}
 				}
 				return run(args...)
@@ -190,21 +190,21 @@ func (c *checker) visitParsed(e ast.Expr) {
 		}
 	case ast.ListKind:
 		atMost(&c.lists, 1, maxLists, "lists", "write fewer")
-		atMost(&c.elements, len(e.AsList().Elements()), maxElements, "elements of lists", "write fewer")
+		atMost(&c.elements, len(e.AsList().Elements()), maxElements, "list elements", "write fewer")
 		for _, element := range e.AsList().Elements() {
 			if element.Kind() != ast.LiteralKind {
-				atMost(&c.computed, 1, maxComputed, "elements of lists that are not written out", "write fewer, or texts and numbers only")
+				atMost(&c.computed, 1, maxComputed, "list elements that are not literals", "write fewer, or use literals")
 			}
 		}
 	case ast.MapKind, ast.StructKind:
-		c.fail(e, "maps and objects cannot be made", "write x == 'a' ? 1 : 2")
+		c.fail(e, "literals of maps and objects are not available", "write x == 'a' ? 1 : 2")
 	case ast.LiteralKind:
 		switch value := e.AsLiteral().Value().(type) {
 		case []byte:
-			c.fail(e, "bytes are not available", "write a text in quotes, without b before them")
+			c.fail(e, "bytes are not available", "write a string in quotes, without the prefix b")
 		case string:
 			if len(value) > values.MaxText {
-				c.fail(e, fmt.Sprintf("a text has %d bytes, more than %d", len(value), values.MaxText), "shorten it")
+				c.fail(e, fmt.Sprintf("a string has %d bytes, more than %d", len(value), values.MaxText), "shorten it")
 			}
 		}
 	}
@@ -262,7 +262,7 @@ func (c *checker) typeDepth(e ast.Expr, variables map[string]int) int {
 		deepest(loop.AccuInit(), loop.LoopStep())
 	}
 	if depth > maxTypeDepth {
-		c.fail(e, fmt.Sprintf("lists or optionals are more than %d deep in each other", maxTypeDepth), "write flat lists")
+		c.fail(e, fmt.Sprintf("lists or optionals are nested more than %d deep", maxTypeDepth), "write flat lists")
 	}
 	return depth
 }
@@ -286,7 +286,7 @@ func (c *checker) visit(e ast.Expr) {
 	c.meter.follow(e)
 	switch c.typeOf(e).Kind() {
 	case types.DynKind, types.AnyKind, types.BytesKind:
-		c.fail(e, "its type is not known", "write lists with at least one element")
+		c.fail(e, "the type is not known", "write lists with at least one element")
 		return
 	}
 	if e.Kind() == ast.CallKind {
@@ -318,7 +318,7 @@ func (c *checker) visitCall(e ast.Expr, call ast.CallExpr) {
 		c.meter.traverse(e)
 	case "matches", "find":
 		if args[1].Kind() != ast.LiteralKind {
-			c.fail(args[1], "a regular expression must be written out", "write it in quotes")
+			c.fail(args[1], "a regular expression must be a literal", "write it in quotes")
 			return
 		}
 		text, _ := args[1].AsLiteral().Value().(string)
@@ -336,7 +336,7 @@ func (c *checker) visitTraversed(e ast.Expr, name string, args []ast.Expr) {
 		case t.Kind() == types.ListKind && isScalar(t.Parameters()[0]):
 			c.meter.traverse(arg)
 		default:
-			c.fail(e, fmt.Sprintf("a %s cannot be compared", t), "compare its elements; ask for the size of what may be empty")
+			c.fail(e, fmt.Sprintf("a %s cannot be compared", t), "compare its elements; use size() to test for an empty one")
 		}
 	}
 }

@@ -39,7 +39,7 @@ func (p patterns) add(text string) error {
 	escaped := false
 	for _, c := range []byte(text) {
 		if c >= utf8.RuneSelf || escaped && strings.IndexByte("pPx01234567", c) >= 0 {
-			return fmt.Errorf("the regular expression %q has more than ASCII characters", text)
+			return fmt.Errorf("the regular expression %q has non-ASCII characters, or an escape of \\p, \\P, \\x or \\0 to \\7", text)
 		}
 		escaped = c == '\\' && !escaped
 	}
@@ -50,7 +50,7 @@ func (p patterns) add(text string) error {
 	// The tree still has counted repetitions as they are written. Compiling writes them out.
 	size := instructions(tree)
 	if p.instructions()+size > maxInstructions {
-		return fmt.Errorf("the regular expressions have more than %d instructions together", maxInstructions)
+		return fmt.Errorf("the regular expressions have more than %d instructions in total", maxInstructions)
 	}
 	compiled, err := regexp.Compile(text)
 	if err != nil {

@@ -141,16 +141,16 @@ func compile(expression string, isScore bool) (*Program, error) {
 }
 
 func checkResult(expression string, result *cel.Type, isScore bool) error {
-	problem := fmt.Sprintf("it gives a %s", result)
+	problem := fmt.Sprintf("it returns a %s", result)
 	switch {
 	case !isScore && !result.IsExactType(cel.BoolType):
 		return &Error{
-			Expression: expression, Problem: problem + ", a filter must give a bool",
-			Remedy: "compare the value with one, as in provider.attributes['region'] == 'eu'",
+			Expression: expression, Problem: problem + ", a filter must return a bool",
+			Remedy: "compare the value, as in provider.attributes['region'] == 'eu'",
 		}
 	case isScore && !result.IsExactType(cel.IntType) && !result.IsExactType(cel.DoubleType):
 		return &Error{
-			Expression: expression, Problem: problem + ", a score must give an int or a double",
+			Expression: expression, Problem: problem + ", a score must return an int or a double",
 			Remedy: "convert the value, as in double(provider.attributes['stars']), or choose one, as in x ? 100 : 0",
 		}
 	}

@@ -131,8 +131,8 @@ func TestWhatDoesNotCompile(t *testing.T) {
 			NewFilter, "region == eu",
 			[]string{"1:1", "undeclared reference", "and 1 more", "the variables are provider and pod"},
 		},
-		"a filter that is a text": {NewFilter, "provider.id", []string{"it gives a string", "a filter must give a bool"}},
-		"a score that is a bool":  {NewScore, "true", []string{"it gives a bool", "a score must give an int or a double"}},
+		"a filter that is a text": {NewFilter, "provider.id", []string{"it returns a string", "a filter must return a bool"}},
+		"a score that is a bool":  {NewScore, "true", []string{"it returns a bool", "a score must return an int or a double"}},
 		"a sum of a double and an int": {
 			NewScore, "provider.resources.free['cpu'] * 2", []string{"no matching overload", "write 2.0"},
 		},
@@ -143,15 +143,15 @@ func TestWhatDoesNotCompile(t *testing.T) {
 			NewFilter, "provider.id.matches('(')", []string{"1:21", "the regular expression is invalid", "missing closing )"},
 		},
 		"a provider of its own making": {
-			NewFilter, "brokering.Provider{id: 'x'}.id == 'x'", []string{"objects cannot be made"},
+			NewFilter, "brokering.Provider{id: 'x'}.id == 'x'", []string{"literals of maps and objects are not available"},
 		},
 		"a function that is not available": {
 			NewFilter, "provider.id.replace('q', 'qqq') == ''", []string{"1:20", "replace is not available", "docs/policies.md"},
 		},
 		"a search from an offset": {NewFilter, "'abc'.indexOf('c', 1) == 2", []string{"1:14", "indexOf takes no offset"}},
-		"a pattern of a pod":      {NewFilter, "'a'.matches(pod.name)", []string{"1:16", "must be written out"}},
+		"a pattern of a pod":      {NewFilter, "'a'.matches(pod.name)", []string{"1:16", "must be a literal"}},
 		"a large pattern":         {NewFilter, "'a'.matches('(aaaaaaaaaaa){99}')", []string{"more than 1000 instructions"}},
-		"a pattern with classes":  {NewFilter, `'a'.matches('\\pL')`, []string{"more than ASCII"}},
+		"a pattern with classes":  {NewFilter, `'a'.matches('\\pL')`, []string{"non-ASCII characters"}},
 		"lists that are added":    {NewFilter, "([1] + [2]).size() > 0", []string{"1:6", "lists cannot be added"}},
 		"lists of lists":          {NewFilter, "[[1]] == [[2]]", []string{"a list(list(int)) cannot be compared"}},
 		"maps":                    {NewFilter, "pod.labels == pod.labels", []string{"a map(string, string) cannot be compared"}},
@@ -196,7 +196,7 @@ func TestWhatFailsWhileItRuns(t *testing.T) {
 		},
 		"an unknown KPI":          {"provider.kpis.failureRate < 0.1", "failureRate is unknown", "has(provider.kpis"},
 		"a division by zero":      {"1 / (provider.id.size() - 2) > 0", "division by zero", ""},
-		"one that costs too much": {nested, "cost limit exceeded", "leave out loops within loops"},
+		"one that costs too much": {nested, "cost limit exceeded", "avoid nested loops"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := NewFilter(tc.expression)

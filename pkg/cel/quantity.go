@@ -45,7 +45,7 @@ func boundedNumbers() cel.EnvOption {
 		cel.UnaryBinding(func(arg ref.Val) ref.Val {
 			text, ok := arg.(types.String)
 			if !ok || !shortNumber.MatchString(string(text)) {
-				return types.NewErr("a number may have 30 digits, and two more in its exponent")
+				return types.NewErr("a number has at most 30 digits, and two more in its exponent")
 			}
 			return text.ConvertToType(types.DoubleType)
 		})))
@@ -54,7 +54,7 @@ func boundedNumbers() cel.EnvOption {
 func parseValue(arg ref.Val) (resource.Quantity, error) {
 	text, ok := arg.Value().(string)
 	if !ok {
-		return resource.Quantity{}, fmt.Errorf("%v is no text", arg.Value())
+		return resource.Quantity{}, fmt.Errorf("%v is not a string", arg.Value())
 	}
 	return quantity.Parse(text)
 }

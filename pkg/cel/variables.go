@@ -63,7 +63,8 @@ func NewVariables() *Variables {
 // SetProvider sets the variable provider.
 func (v *Variables) SetProvider(p *Provider) {
 	v.currentProvider = providerValue{
-		Provider: p, granted: values.AmountMap{Amounts: p.Granted}, assigned: values.AmountMap{Amounts: p.Assigned}, free: values.AmountMap{Amounts: p.Free},
+		Provider: p, granted: values.AmountMap{Amounts: p.Granted}, assigned: values.AmountMap{Amounts: p.Assigned},
+		free: values.AmountMap{Amounts: p.Free},
 	}
 }
 

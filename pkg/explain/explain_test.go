@@ -67,8 +67,11 @@ func TestExplain(t *testing.T) {
 	elsewhere.Spec.NodeName = "other"
 	maps := func(provider, in string) *offloadingv1beta1.NamespaceMap {
 		return &offloadingv1beta1.NamespaceMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: tenant(in).Name, Name: provider, Labels: map[string]string{"liqo.io/remote-cluster-id": provider}},
-			Spec:       offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"ns": "ns-broker"}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: tenant(in).Name, Name: provider,
+				Labels: map[string]string{"liqo.io/remote-cluster-id": provider},
+			},
+			Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"ns": "ns-broker"}},
 			Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
 				"ns": {RemoteNamespace: "ns-broker", Phase: offloadingv1beta1.MappingAccepted},
 			}},

@@ -29,7 +29,7 @@ const (
 
 var (
 	// ErrBusy means that too many explanations were waiting.
-	ErrBusy = errors.New("too many explanations are asked for at once")
+	ErrBusy = errors.New("too many explanations at once, try again later")
 	// ErrOtherNode means that a pod is not bound to the broker's node.
 	ErrOtherNode = errors.New("not a pod of the broker")
 )
@@ -83,7 +83,8 @@ func (e *Explainer) Pod(ctx context.Context, name types.NamespacedName) (*Explan
 		return nil, err
 	}
 	if pod.Spec.NodeName != e.node {
-		return nil, fmt.Errorf("pod %s is not bound to node %s (--broker-node) but to %q: %w", name, e.node, pod.Spec.NodeName, ErrOtherNode)
+		return nil, fmt.Errorf("pod %s is not bound to node %s (--broker-node) but to %q: %w",
+			name, e.node, pod.Spec.NodeName, ErrOtherNode)
 	}
 	namespace, err := e.namespace(ctx, name.Namespace)
 	if err != nil {
@@ -138,8 +139,9 @@ func (e *Explainer) explain(ctx context.Context, out *Explanation, pod *corev1.P
 	}
 	decision, providers := s.Decide(e.now(), asked.Pod(pod, namespace), asked.Policy)
 	out.fill(&decision, providers, asked.Policy)
-	if why := placement.Condition(pod, v1alpha1.ConditionAssigned); out.AssignedTo == "" && why != nil && why.Reason == v1alpha1.ReasonBeyondGrant {
-		out.Message += "; it waits: " + why.Message
+	why := placement.Condition(pod, v1alpha1.ConditionAssigned)
+	if out.AssignedTo == "" && why != nil && why.Reason == v1alpha1.ReasonBeyondGrant {
+		out.Message += "; waiting: " + why.Message
 	}
 	if tried := backoff.Of(pod).Describe(e.now()); tried != "" {
 		out.Message += "; " + tried

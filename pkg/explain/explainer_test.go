@@ -104,7 +104,7 @@ func TestWhereAPodWasTriedIsExplained(t *testing.T) {
 	}
 	got, err := explainerOf(t, federationOf(t, tried)).Pod(t.Context(), types.NamespacedName{Namespace: "ns", Name: "web"})
 	require.NoError(t, err)
-	require.Equal(t, map[string]string{"cheap": "refused lately", "dear": "", "unpriced": ""}, choices(got))
+	require.Equal(t, map[string]string{"cheap": "in back-off", "dear": "", "unpriced": ""}, choices(got))
 	require.Contains(t, got.Message, "; was tried at cheap-1: not started within 2m; next try not before ")
 }
 
@@ -113,11 +113,12 @@ func TestAPodBeyondTheGrantOfItsConsumerIsExplained(t *testing.T) {
 	for at, want := range map[string]bool{"": true, "cheap": false} {
 		pod := onBroker(cpuPod("web", "1"), at)
 		pod.Status.Conditions = []corev1.PodCondition{{
-			Type: v1alpha1.ConditionAssigned, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonBeyondGrant, Message: "more than the grant of consumer c1",
+			Type: v1alpha1.ConditionAssigned, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonBeyondGrant,
+			Message: "more than the grant of consumer c1",
 		}}
 		got, err := explainerOf(t, federationOf(t, pod)).Pod(t.Context(), types.NamespacedName{Namespace: "ns", Name: "web"})
 		require.NoError(t, err)
-		require.Equal(t, want, strings.Contains(got.Message, "; it waits: more than the grant of consumer c1"), got.Message)
+		require.Equal(t, want, strings.Contains(got.Message, "; waiting: more than the grant of consumer c1"), got.Message)
 	}
 }
 
@@ -156,14 +157,34 @@ func TestWhatIsSupposedCounts(t *testing.T) {
 		Hypothesis
 		chosen, policy, message string
 	}{
-		"the policy that is given":             {Hypothesis: Hypothesis{Policy: byPrice}, chosen: "cheap"},
-		"whatever it selects":                  {Hypothesis: Hypothesis{Policy: &v1alpha1.PlacementPolicySpec{Consumers: []string{"c9"}, Providers: []string{"dear"}}}, chosen: "dear"},
-		"otherwise the one that would":         {Hypothesis: Hypothesis{Labels: map[string]string{"app": "web"}}, chosen: "dear", policy: "dearest"},
-		"the filter of the pod, too":           {Hypothesis: Hypothesis{Policy: byPrice, Annotations: map[string]string{v1alpha1.FilterAnnotation: "provider.id == 'dear'"}}, chosen: "dear"},
-		"what the consumer selected, too":      {Hypothesis: Hypothesis{Policy: &v1alpha1.PlacementPolicySpec{Providers: []string{"unpriced"}}}, message: "0/3 provider clusters fit"},
-		"a policy that the pod names in vain":  {Hypothesis: Hypothesis{Annotations: map[string]string{v1alpha1.PolicyAnnotation: "none"}}, message: `there is no PlacementPolicy "none"`},
-		"more than anybody has fits nowhere":   {Hypothesis: Hypothesis{Requests: corev1.ResourceList{"cpu": resource.MustParse("5")}}, message: "insufficient cpu"},
-		"a score that fails has the error":     {Hypothesis: Hypothesis{Policy: &v1alpha1.PlacementPolicySpec{Score: "double(provider.attributes['nosuch'])"}}, message: "no such key"},
+		"the policy that is given": {Hypothesis: Hypothesis{Policy: byPrice}, chosen: "cheap"},
+		"whatever it selects": {
+			Hypothesis: Hypothesis{Policy: &v1alpha1.PlacementPolicySpec{Consumers: []string{"c9"}, Providers: []string{"dear"}}},
+			chosen:     "dear",
+		},
+		"otherwise the one that would": {
+			Hypothesis: Hypothesis{Labels: map[string]string{"app": "web"}}, chosen: "dear", policy: "dearest",
+		},
+		"the filter of the pod, too": {
+			Hypothesis: Hypothesis{Policy: byPrice, Annotations: map[string]string{v1alpha1.FilterAnnotation: "provider.id == 'dear'"}},
+			chosen:     "dear",
+		},
+		"what the consumer selected, too": {
+			Hypothesis: Hypothesis{Policy: &v1alpha1.PlacementPolicySpec{Providers: []string{"unpriced"}}},
+			message:    "0/3 provider clusters fit",
+		},
+		"a policy that the pod names in vain": {
+			Hypothesis: Hypothesis{Annotations: map[string]string{v1alpha1.PolicyAnnotation: "none"}},
+			message:    `there is no PlacementPolicy "none"`,
+		},
+		"more than anybody has fits nowhere": {
+			Hypothesis: Hypothesis{Requests: corev1.ResourceList{"cpu": resource.MustParse("5")}},
+			message:    "insufficient cpu",
+		},
+		"a score that fails has the error": {
+			Hypothesis: Hypothesis{Policy: &v1alpha1.PlacementPolicySpec{Score: "double(provider.attributes['nosuch'])"}},
+			message:    "no such key",
+		},
 		"a pod without anything goes anywhere": {chosen: "cheap"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -189,7 +210,8 @@ func TestManyAskAtOnce(t *testing.T) {
 			} else {
 				// Expressions see the state itself, not a copy.
 				got, err = e.Suppose(t.Context(), &Hypothesis{
-					Namespace: "ns", Requests: corev1.ResourceList{"cpu": resource.MustParse("2"), "example.org/gpu": resource.MustParse("0")},
+					Namespace: "ns",
+					Requests:  corev1.ResourceList{"cpu": resource.MustParse("2"), "example.org/gpu": resource.MustParse("0")},
 					Policy: &v1alpha1.PlacementPolicySpec{
 						Filter: "provider.resources.free['cpu'] > 0.0 && 'price' in provider.attributes && size(provider.labels) == 0",
 					},
@@ -295,41 +317,98 @@ func TestAPolicyIsCheckedAsTheCRDDoes(t *testing.T) {
 		at     string
 		beyond bool
 	}{
-		"nothing":                       {},
-		"all that is right":             {spec: v1alpha1.PlacementPolicySpec{Priority: -3, Consumers: []string{"a", "b"}, Providers: []string{"p"}, Filter: "true", Score: "1", Weights: []v1alpha1.Weight{{Name: "price", Weight: 1000}, {Name: "free"}}, Spread: &v1alpha1.Spread{TopologyKey: "region"}, Failover: v1alpha1.Failover{Mode: "Move", After: seconds(5)}, PendingTimeout: seconds(0)}},
-		"never moving":                  {spec: v1alpha1.PlacementPolicySpec{Failover: v1alpha1.Failover{Mode: "Never"}}},
-		"an empty id":                   {spec: v1alpha1.PlacementPolicySpec{Consumers: []string{""}}, at: "consumers[0]"},
-		"an id that is too long":        {spec: v1alpha1.PlacementPolicySpec{Providers: []string{string(make([]byte, 64))}}, at: "providers[0]"},
-		"an id twice":                   {spec: v1alpha1.PlacementPolicySpec{Providers: []string{"p", "p"}}, at: "providers[1]"},
-		"a score that is not known":     {spec: v1alpha1.PlacementPolicySpec{Weights: []v1alpha1.Weight{{Name: "beauty", Weight: 1}}}, at: "weights[0].name"},
-		"a score twice":                 {spec: v1alpha1.PlacementPolicySpec{Weights: []v1alpha1.Weight{{Name: "free", Weight: 1}, {Name: "free", Weight: 2}}}, at: "weights[1]"},
-		"a weight below 0":              {spec: v1alpha1.PlacementPolicySpec{Weights: []v1alpha1.Weight{{Name: "free", Weight: -1}}}, at: "weights[0].weight"},
-		"a weight above 1000":           {spec: v1alpha1.PlacementPolicySpec{Weights: []v1alpha1.Weight{{Name: "free", Weight: 1001}}}, at: "weights[0].weight"},
-		"too many weights":              {spec: v1alpha1.PlacementPolicySpec{Weights: make([]v1alpha1.Weight, 33)}, at: "weights"},
-		"an uptime window not known":    {spec: v1alpha1.PlacementPolicySpec{UptimeWindow: "2d"}, at: "uptimeWindow"},
-		"an empty topology":             {spec: v1alpha1.PlacementPolicySpec{Spread: &v1alpha1.Spread{}}, at: "spread.topologyKey"},
-		"another failover":              {spec: v1alpha1.PlacementPolicySpec{Failover: v1alpha1.Failover{Mode: "Maybe"}}, at: "failover.mode"},
-		"a failover too soon":           {spec: v1alpha1.PlacementPolicySpec{Failover: v1alpha1.Failover{After: seconds(4)}}, at: "failover.after"},
-		"when to do what is never done": {spec: v1alpha1.PlacementPolicySpec{Failover: v1alpha1.Failover{Mode: "Never", After: seconds(5)}}, at: "failover"},
-		"a timeout in the past":         {spec: v1alpha1.PlacementPolicySpec{PendingTimeout: seconds(-1)}, at: "pendingTimeout"},
-		"half of the replicas":          {spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromString("50%"))}},
-		"all replicas":                  {spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromString("100%"))}},
-		"one replica":                   {spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromInt32(1))}},
-		"no replica":                    {spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromInt32(0))}, at: "maxUnavailable"},
-		"less than no replica":          {spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromInt32(-1))}, at: "maxUnavailable"},
-		"more replicas than there are":  {spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromInt32(1000001))}, at: "maxUnavailable"},
-		"no percentage of the replicas": {spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromString("0%"))}, at: "maxUnavailable"},
-		"more than all replicas":        {spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromString("101%"))}, at: "maxUnavailable"},
-		"a part of a percent":           {spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromString("2.5%"))}, at: "maxUnavailable"},
-		"a percentage with a zero":      {spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromString("05%"))}, at: "maxUnavailable"},
-		"a number in quotes":            {spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromString("2"))}, at: "maxUnavailable"},
-		"a selection without consumers": {spec: v1alpha1.PlacementPolicySpec{Selection: &v1alpha1.Selection{Mode: "AllBut"}}, at: "selection"},
-		"a selection":                   {spec: v1alpha1.PlacementPolicySpec{Consumers: []string{"c1"}, Selection: &v1alpha1.Selection{Mode: "AllBut"}}, at: "selection", beyond: true},
-		"a filter that does not parse":  {spec: v1alpha1.PlacementPolicySpec{Filter: "provider."}, at: "filter", beyond: true},
-		"a filter that is too long":     {spec: v1alpha1.PlacementPolicySpec{Filter: "'" + string(make([]byte, 4096)) + "' == ''"}, at: "filter"},
-		"a score that is no number":     {spec: v1alpha1.PlacementPolicySpec{Score: "'high'"}, at: "score", beyond: true},
-		"a selector that is none":       {spec: v1alpha1.PlacementPolicySpec{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}}}, at: "podSelector.matchLabels", beyond: true},
-		"a selector of another kind":    {spec: v1alpha1.PlacementPolicySpec{NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}}, at: "namespaceSelector.matchExpressions[0].operator", beyond: true},
+		"nothing": {},
+		"all that is right": {spec: v1alpha1.PlacementPolicySpec{
+			Priority: -3, Consumers: []string{"a", "b"}, Providers: []string{"p"}, Filter: "true", Score: "1",
+			Weights: []v1alpha1.Weight{{Name: "price", Weight: 1000}, {Name: "free"}},
+			Spread:  &v1alpha1.Spread{TopologyKey: "region"}, Failover: v1alpha1.Failover{Mode: "Move", After: seconds(5)},
+			PendingTimeout: seconds(0),
+		}},
+		"never moving": {spec: v1alpha1.PlacementPolicySpec{Failover: v1alpha1.Failover{Mode: "Never"}}},
+		"an empty id":  {spec: v1alpha1.PlacementPolicySpec{Consumers: []string{""}}, at: "consumers[0]"},
+		"an id that is too long": {
+			spec: v1alpha1.PlacementPolicySpec{Providers: []string{string(make([]byte, 64))}}, at: "providers[0]",
+		},
+		"an id twice": {spec: v1alpha1.PlacementPolicySpec{Providers: []string{"p", "p"}}, at: "providers[1]"},
+		"a score that is not known": {
+			spec: v1alpha1.PlacementPolicySpec{Weights: []v1alpha1.Weight{{Name: "beauty", Weight: 1}}},
+			at:   "weights[0].name",
+		},
+		"a score twice": {
+			spec: v1alpha1.PlacementPolicySpec{Weights: []v1alpha1.Weight{{Name: "free", Weight: 1}, {Name: "free", Weight: 2}}},
+			at:   "weights[1]",
+		},
+		"a weight below 0": {
+			spec: v1alpha1.PlacementPolicySpec{Weights: []v1alpha1.Weight{{Name: "free", Weight: -1}}},
+			at:   "weights[0].weight",
+		},
+		"a weight above 1000": {
+			spec: v1alpha1.PlacementPolicySpec{Weights: []v1alpha1.Weight{{Name: "free", Weight: 1001}}},
+			at:   "weights[0].weight",
+		},
+		"too many weights":           {spec: v1alpha1.PlacementPolicySpec{Weights: make([]v1alpha1.Weight, 33)}, at: "weights"},
+		"an uptime window not known": {spec: v1alpha1.PlacementPolicySpec{UptimeWindow: "2d"}, at: "uptimeWindow"},
+		"an empty topology":          {spec: v1alpha1.PlacementPolicySpec{Spread: &v1alpha1.Spread{}}, at: "spread.topologyKey"},
+		"another failover": {
+			spec: v1alpha1.PlacementPolicySpec{Failover: v1alpha1.Failover{Mode: "Maybe"}}, at: "failover.mode",
+		},
+		"a failover too soon": {
+			spec: v1alpha1.PlacementPolicySpec{Failover: v1alpha1.Failover{After: seconds(4)}}, at: "failover.after",
+		},
+		"when to do what is never done": {
+			spec: v1alpha1.PlacementPolicySpec{Failover: v1alpha1.Failover{Mode: "Never", After: seconds(5)}},
+			at:   "failover",
+		},
+		"a timeout in the past": {spec: v1alpha1.PlacementPolicySpec{PendingTimeout: seconds(-1)}, at: "pendingTimeout"},
+		"half of the replicas":  {spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromString("50%"))}},
+		"all replicas":          {spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromString("100%"))}},
+		"one replica":           {spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromInt32(1))}},
+		"no replica": {
+			spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromInt32(0))}, at: "maxUnavailable",
+		},
+		"less than no replica": {
+			spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromInt32(-1))}, at: "maxUnavailable",
+		},
+		"more replicas than there are": {
+			spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromInt32(1000001))}, at: "maxUnavailable",
+		},
+		"no percentage of the replicas": {
+			spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromString("0%"))}, at: "maxUnavailable",
+		},
+		"more than all replicas": {
+			spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromString("101%"))}, at: "maxUnavailable",
+		},
+		"a part of a percent": {
+			spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromString("2.5%"))}, at: "maxUnavailable",
+		},
+		"a percentage with a zero": {
+			spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromString("05%"))}, at: "maxUnavailable",
+		},
+		"a number in quotes": {
+			spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromString("2"))}, at: "maxUnavailable",
+		},
+		"a selection without consumers": {
+			spec: v1alpha1.PlacementPolicySpec{Selection: &v1alpha1.Selection{Mode: "AllBut"}}, at: "selection",
+		},
+		"a selection": {
+			spec: v1alpha1.PlacementPolicySpec{Consumers: []string{"c1"}, Selection: &v1alpha1.Selection{Mode: "AllBut"}},
+			at:   "selection", beyond: true,
+		},
+		"a filter that does not parse": {spec: v1alpha1.PlacementPolicySpec{Filter: "provider."}, at: "filter", beyond: true},
+		"a filter that is too long": {
+			spec: v1alpha1.PlacementPolicySpec{Filter: "'" + string(make([]byte, 4096)) + "' == ''"}, at: "filter",
+		},
+		"a score that is no number": {spec: v1alpha1.PlacementPolicySpec{Score: "'high'"}, at: "score", beyond: true},
+		"a selector that is none": {
+			spec: v1alpha1.PlacementPolicySpec{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}}},
+			at:   "podSelector.matchLabels", beyond: true,
+		},
+		"a selector of another kind": {
+			spec: v1alpha1.PlacementPolicySpec{NamespaceSelector: &metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}},
+			}},
+			at: "namespaceSelector.matchExpressions[0].operator", beyond: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if faults := check(&tc.spec); tc.at == "" || tc.beyond {

@@ -33,7 +33,7 @@ func (e *Explainer) validate(spec *v1alpha1.PlacementPolicySpec) field.ErrorList
 	at := field.NewPath("policy")
 	var faults field.ErrorList
 	if spec.Selection != nil {
-		faults = append(faults, field.Forbidden(at.Child("selection"), "a selection is no pod's policy"))
+		faults = append(faults, field.Forbidden(at.Child("selection"), "a policy with a selection does not apply to pods"))
 	}
 	faults = append(faults, validateIDs(spec.Consumers, at.Child("consumers"))...)
 	faults = append(faults, validateIDs(spec.Providers, at.Child("providers"))...)
@@ -124,7 +124,7 @@ func validateFailover(f *v1alpha1.Failover, at *field.Path) field.ErrorList {
 		faults = append(faults, field.Invalid(at.Child("after"), f.After.Duration.String(), "must be at least 5s"))
 	}
 	if f.Mode == v1alpha1.FailoverNever {
-		faults = append(faults, field.Forbidden(at.Child("after"), "it has no meaning with mode Never"))
+		faults = append(faults, field.Forbidden(at.Child("after"), "must not be set with mode Never"))
 	}
 	return faults
 }

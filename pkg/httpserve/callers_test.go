@@ -19,8 +19,12 @@ func TestAStrangerTooManyClosesTheOldestOfTheHostWithMost(t *testing.T) {
 		"the oldest of one host":           {from: []string{"192.0.2.1:1", "192.0.2.1:2", "192.0.2.1:3", "192.0.2.1:4"}, closed: []int{0}},
 		"the oldest of the host with most": {from: []string{"192.0.2.1:1", "192.0.2.2:1", "192.0.2.2:2", "192.0.2.3:1"}, closed: []int{1}},
 		"a new one of the host with most":  {from: []string{"192.0.2.1:1", "192.0.2.2:1", "192.0.2.3:1", "192.0.2.2:2"}, closed: []int{1}},
-		"none whose caller is known":       {from: []string{"192.0.2.1:1", "192.0.2.1:2", "192.0.2.1:3", "192.0.2.1:4"}, known: []int{0, 1}},
-		"one remains one for one caller":   {from: []string{"192.0.2.1:1", "192.0.2.1:2", "192.0.2.1:3", "192.0.2.1:4"}, known: []int{0, 0}},
+		"none whose caller is known": {
+			from: []string{"192.0.2.1:1", "192.0.2.1:2", "192.0.2.1:3", "192.0.2.1:4"}, known: []int{0, 1},
+		},
+		"one remains one for one caller": {
+			from: []string{"192.0.2.1:1", "192.0.2.1:2", "192.0.2.1:3", "192.0.2.1:4"}, known: []int{0, 0},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			callers := NewCallers(3, NewShares(5))

@@ -29,7 +29,10 @@ func TestOnePortHasBothSchemes(t *testing.T) {
 	var group errgroup.Group
 	group.Go(func() error { return split.Run(ctx) })
 	group.Go(func() error {
-		secure := &http.Server{Handler: answer("secure"), TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate.Get}}
+		secure := &http.Server{
+			Handler:   answer("secure"),
+			TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate.Get},
+		}
 		return Run(ctx, secure, split.Secure())
 	})
 	group.Go(func() error { return Run(ctx, &http.Server{Handler: answer("plain")}, split.Plain()) })

@@ -279,7 +279,7 @@ func (c *Client) release(ctx context.Context, server wire.IpamClient, ip string)
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	if _, err := server.UnmapEndpointIP(ctx, &wire.UnmapRequest{ClusterID: c.cfg.ClusterID, Ip: ip}); err != nil && ctx.Err() == nil {
-		c.cfg.Log.V(1).Info("Cannot release an address", "address", ip, "because", err.Error())
+		c.cfg.Log.V(1).Info("Cannot release an address", "address", ip, "reason", err.Error())
 	}
 }
 

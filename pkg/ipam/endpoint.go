@@ -47,7 +47,7 @@ func checkHost(host string, bracketed bool) string {
 	const remedy = "use a DNS name or an IP address as HOST"
 	address, err := netip.ParseAddr(host)
 	if bracketed && (err != nil || !address.Is6()) {
-		return "put nothing but an IPv6 address in brackets"
+		return "use brackets only for an IPv6 address"
 	}
 	if err == nil {
 		return ""

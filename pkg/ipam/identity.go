@@ -44,7 +44,7 @@ func ServerTLS(certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error),
 func consumerOf(ctx context.Context) (string, error) {
 	caller, ok := peer.FromContext(ctx)
 	if !ok {
-		return "", status.Error(codes.Unauthenticated, "a client certificate is needed")
+		return "", status.Error(codes.Unauthenticated, "a client certificate is required")
 	}
 	return consumerFrom(caller.AuthInfo)
 }
@@ -53,11 +53,11 @@ func consumerOf(ctx context.Context) (string, error) {
 func consumerFrom(who credentials.AuthInfo) (string, error) {
 	info, ok := who.(credentials.TLSInfo)
 	if !ok || len(info.State.VerifiedChains) == 0 {
-		return "", status.Error(codes.Unauthenticated, "a client certificate is needed")
+		return "", status.Error(codes.Unauthenticated, "a client certificate is required")
 	}
 	organizations := info.State.VerifiedChains[0][0].Subject.Organization
 	if len(organizations) != 1 || organizations[0] == "" {
-		return "", status.Error(codes.PermissionDenied, "the client certificate must have one organisation, the id of the cluster")
+		return "", status.Error(codes.PermissionDenied, "the client certificate must have exactly one organisation, the id of the cluster")
 	}
 	return organizations[0], nil
 }
@@ -84,10 +84,11 @@ func ClientTLS(identity *rest.Config, caFile, serverName string) (*tls.Config, e
 		proof.CAFile, proof.CAData = "", ca
 	}
 	if len(proof.CertData) == 0 && proof.CertFile == "" {
-		return nil, errors.New("remote IPAM: the identity of the peering has no client certificate to prove who this cluster is")
+		return nil, errors.New("remote IPAM: the identity of the peering has no client certificate to authenticate this cluster")
 	}
 	if len(proof.CAData) == 0 && proof.CAFile == "" {
-		return nil, errors.New("remote IPAM: the identity of the peering has no CA, name the file of the one that signs the server's certificate")
+		return nil, errors.New("remote IPAM: the identity of the peering has no CA: " +
+			"set --remote-ipam-ca to the CA of the server's certificate")
 	}
 	config, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: proof})
 	if err != nil {

@@ -36,11 +36,11 @@ func newAllowances(limits Limits) *allowances {
 func (a *allowances) admit(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	caller := callerKey(ctx)
 	if a.calls.Take(caller, 1, time.Now()) > 0 {
-		return nil, status.Error(codes.ResourceExhausted, "too many requests a second, try again later")
+		return nil, status.Error(codes.ResourceExhausted, "too many requests per second, try again later")
 	}
 	release, ok := a.inFlight.Take(caller)
 	if !ok {
-		return nil, status.Error(codes.ResourceExhausted, "too many requests at once, try again later")
+		return nil, status.Error(codes.ResourceExhausted, "too many concurrent requests, try again later")
 	}
 	defer release()
 	return next(ctx, request)

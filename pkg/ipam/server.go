@@ -88,8 +88,8 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("remote IPAM: %w", err)
 	}
 	if s.cfg.TLS == nil {
-		s.cfg.Log.Info("Warning: callers of the remote IPAM are not authenticated; every client that reaches it gets the "+
-			"addresses of every consumer's pods", "because", "--ipam-insecure")
+		s.cfg.Log.Info("Serving the remote IPAM without authentication: any client that reaches it gets the "+
+			"addresses of every consumer's pods", "reason", "--ipam-insecure")
 	}
 	s.cfg.Log.Info("Serving the remote IPAM", "address", ln.Addr().String())
 	return s.Serve(ctx, ln)

@@ -247,7 +247,7 @@ func TestServerLimitsCallsInFlight(t *testing.T) {
 	assert.Equal(t, codes.ResourceExhausted, ask(second))
 	close(book.hold)
 	assert.Equal(t, codes.NotFound, <-held)
-	assert.Equal(t, codes.NotFound, ask(second), "the place is free again")
+	assert.Equal(t, codes.NotFound, ask(second), "the second call is admitted after the first one")
 }
 
 func TestServerLimitsTheConnectionsOfEachConsumer(t *testing.T) {
@@ -274,9 +274,9 @@ func TestServerLimitsTheConnectionsOfEachConsumer(t *testing.T) {
 	assert.Equal(t, codes.OK, two())
 	assert.Equal(t, codes.Unavailable, three(), "one too many")
 	assert.Equal(t, codes.OK, other())
-	assert.Equal(t, codes.OK, one(), "those that there were stay")
+	assert.Equal(t, codes.OK, one(), "existing connections stay open")
 	require.NoError(t, first.Close())
-	require.Eventually(t, func() bool { return three() == codes.OK }, patience, 10*time.Millisecond, "there is room again")
+	require.Eventually(t, func() bool { return three() == codes.OK }, patience, 10*time.Millisecond, "a connection is available again")
 }
 
 func TestServerRefusesLongMessages(t *testing.T) {

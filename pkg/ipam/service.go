@@ -108,7 +108,7 @@ func (s *service) BelongsToPodCIDR(ctx context.Context, request *wire.BelongsReq
 		if peered, err := s.directory.Peered(ctx, who); err != nil {
 			return nil, refusal(ctx, err)
 		} else if !peered {
-			return nil, status.Error(codes.PermissionDenied, "the client certificate is not of a consumer")
+			return nil, status.Error(codes.PermissionDenied, "the client certificate does not belong to a consumer")
 		}
 	}
 	address, err := parseAddress(request.GetIp())
@@ -130,7 +130,7 @@ func (s *service) BelongsToPodCIDR(ctx context.Context, request *wire.BelongsReq
 // accept returns the address of a request, or an error if the caller is not the cluster in the request.
 func (s *service) accept(ctx context.Context, cluster, address string) (netip.Addr, error) {
 	if len(validation.IsDNS1123Label(cluster)) > 0 { // Liqo checks it in the same way: apis/core/v1beta1.ClusterID.
-		return netip.Addr{}, status.Error(codes.InvalidArgument, "clusterID is not the id of a cluster")
+		return netip.Addr{}, status.Error(codes.InvalidArgument, "clusterID is not a valid cluster id")
 	}
 	if !s.trusting {
 		who, err := consumerOf(ctx)

@@ -138,7 +138,8 @@ func (c *Controller) SetUp(mgr manager.Manager) error {
 // peers returns requests for the tenant namespaces of a peer; for all tenant namespaces with "".
 func (c *Controller) peers(ctx context.Context, cluster string) (requests []reconcile.Request) {
 	var list corev1.NamespaceList
-	if err := c.cfg.Client.List(ctx, &list, client.MatchingLabels{consts.TenantNamespaceLabel: "true"}, client.UnsafeDisableDeepCopy); err != nil {
+	tenants := client.MatchingLabels{consts.TenantNamespaceLabel: "true"}
+	if err := c.cfg.Client.List(ctx, &list, tenants, client.UnsafeDisableDeepCopy); err != nil {
 		c.cfg.Log.Error(err, "Cannot list the tenant namespaces", "cluster", cluster)
 	}
 	for i := range list.Items {
@@ -221,7 +222,7 @@ func (c *Controller) Reconcile(ctx context.Context, r ctrl.Request) (ctrl.Result
 	}
 	tables, err := c.tablesOf(ctx, of, &tenant, peer)
 	if errors.Is(err, errNoNetwork) {
-		c.cfg.Log.Info("No peer is isolated yet", "peer", peer, "reason", err.Error())
+		c.cfg.Log.Info("Not isolating the peer yet", "peer", peer, "reason", err.Error())
 		return ctrl.Result{}, nil // A Network requeues all.
 	} else if err != nil {
 		return ctrl.Result{}, err
@@ -294,7 +295,9 @@ func (c *Controller) divided(
 	divided, cut := divide(slices.Concat(own, everyones))
 	if cut != of.cut {
 		of.cut = cut
-		c.cfg.Log.Info("A consumer does not reach all of its pods: there are too many", "consumer", peer, "addresses", cut)
+		if cut > 0 {
+			c.cfg.Log.Info("Too many addresses, the consumer cannot reach those over the limit", "consumer", peer, "unreachable", cut)
+		}
 	}
 	return divided, everyones, nil
 }
@@ -333,7 +336,7 @@ func (c *Controller) write(
 	if missing {
 		err := c.cfg.Client.Create(ctx, object)
 		if kerrors.IsAlreadyExists(err) { // Or the cache does not have it yet.
-			err = fmt.Errorf("there is one without the label %s; delete it: %w", ManagedBy(), err)
+			err = fmt.Errorf("it exists without the label %s, delete it: %w", ManagedBy(), err)
 		}
 		return object, true, err
 	}
@@ -344,7 +347,7 @@ func (c *Controller) write(
 }
 
 // errNoNetwork means that the cluster does not have Liqo's networking module.
-var errNoNetwork = errors.New("the ranges of this cluster are not known")
+var errNoNetwork = errors.New("no ready Network of Liqo for the pod CIDR or the external CIDR")
 
 // ranges returns the destinations that packets of a consumer may have: the pod CIDRs and the external CIDR of this
 // cluster, from Liqo's Network objects; its peers' CIDRs as this cluster sees them, from their Configurations; and the
@@ -408,7 +411,8 @@ func forEveryConsumer(ip *ipamv1alpha1.IP) bool {
 // its pods on nodes of this cluster; everyones are the addresses that all consumers may connect to.
 func (c *Controller) targetsOf(ctx context.Context, consumer string) (own, everyones []target, err error) {
 	var namespaces corev1.NamespaceList
-	if err := c.cfg.Client.List(ctx, &namespaces, client.MatchingLabels{consts.RemoteClusterID: consumer}, client.UnsafeDisableDeepCopy); err != nil {
+	ofConsumer := client.MatchingLabels{consts.RemoteClusterID: consumer}
+	if err := c.cfg.Client.List(ctx, &namespaces, ofConsumer, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, err
 	}
 	theirs := map[string]bool{}

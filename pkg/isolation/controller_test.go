@@ -141,7 +141,8 @@ func TestAConsumerMayReachItsOwn(t *testing.T) {
 		"10.70.0.6": "10.65.3.5", "10.244.2.9": "10.244.2.9", "10.70.0.1": all["10.70.0.1"], "10.70.0.2": all["10.70.0.2"],
 	}, leads)
 	require.Equal(t, map[string]string{
-		"app.kubernetes.io/managed-by": "liqo-broker", "networking.liqo.io/firewall-category": "gateway", "networking.liqo.io/firewall-unique": "c1",
+		"app.kubernetes.io/managed-by": "liqo-broker", "networking.liqo.io/firewall-category": "gateway",
+		"networking.liqo.io/firewall-unique": "c1",
 	}, object.Labels)
 
 	f.reconcile(t, "c2")
@@ -185,7 +186,9 @@ func TestAnAddressThatAPodLeftIsNotReached(t *testing.T) {
 			ip.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", UID: "1"}})
 			var pods []client.Object
 			if tc.status != nil {
-				pods = append(pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: ip.GetName(), UID: "1"}, Status: *tc.status})
+				pods = append(pods, &corev1.Pod{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: ip.GetName(), UID: "1"}, Status: *tc.status,
+				})
 			}
 			f := newFixture(t, append(objects, pods...)...)
 			f.local = newFixture(t).client // The pod is on the broker's node.

@@ -138,7 +138,10 @@ func TestDivide(t *testing.T) {
 
 	// If Liqo assigns addresses in order, all objects have the same number.
 	nth := func(n int) target {
-		return target{address: netip.AddrFrom4([4]byte{10, 70, byte(n >> 8), byte(n)}), leadsTo: netip.AddrFrom4([4]byte{10, 65, byte(n >> 8), byte(n)})}
+		return target{
+			address: netip.AddrFrom4([4]byte{10, 70, byte(n >> 8), byte(n)}),
+			leadsTo: netip.AddrFrom4([4]byte{10, 65, byte(n >> 8), byte(n)}),
+		}
 	}
 	var many []target
 	const ranges = maxShare / shareRange

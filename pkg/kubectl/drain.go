@@ -99,9 +99,9 @@ func (d *drain) wait(ctx context.Context, timeout time.Duration) {
 	}
 	why := "interrupted"
 	if ctx.Err() == nil {
-		why = fmt.Sprintf("not done after %s (--timeout)", timeout)
+		why = fmt.Sprintf("timed out after %s (--timeout)", timeout)
 	}
-	d.failures = append(d.failures, fmt.Errorf("%s: %s; the drain goes on until uncordon", why, strings.Join(left, ", ")))
+	d.failures = append(d.failures, fmt.Errorf("%s: %s; the drain continues until uncordon", why, strings.Join(left, ", ")))
 }
 
 // poll reads a provider, prints the message of its condition if it is a new one, and reports whether the provider is

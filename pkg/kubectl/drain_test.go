@@ -115,11 +115,11 @@ func TestDrainThatDoesNotEnd(t *testing.T) {
 		errorText []string
 	}{
 		"takes too long": {5 * time.Minute, []string{"p1", "p2"}, nil, []string{
-			"error: not done after 5m0s (--timeout): p1: 7 pods are left, p2: the broker has not observed the drain yet; " +
-				"the drain goes on until uncordon",
+			"error: timed out after 5m0s (--timeout): p1: 7 pods are left, p2: the broker has not observed the drain yet; " +
+				"the drain continues until uncordon",
 		}},
 		"is interrupted": {0, []string{"p1"}, nil, []string{
-			"error: interrupted: p1: 7 pods are left; the drain goes on until uncordon",
+			"error: interrupted: p1: 7 pods are left; the drain continues until uncordon",
 		}},
 		"is ended by another change": {0, []string{"p1"}, func(t *testing.T, s *Session) {
 			require.NoError(t, s.Uncordon(t.Context(), []string{"p1"}))
@@ -138,7 +138,7 @@ func TestDrainThatDoesNotEnd(t *testing.T) {
 		}},
 		"fails for one of two": {5 * time.Minute, []string{"p9", "p1"}, nil, []string{
 			`Error from server (NotFound): providerclusters.brokering.liqo.io "p9" not found`,
-			"error: not done after 5m0s (--timeout): p1: 7 pods are left; the drain goes on until uncordon",
+			"error: timed out after 5m0s (--timeout): p1: 7 pods are left; the drain continues until uncordon",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -72,9 +72,10 @@ func provider(id string) *v1alpha1.ProviderCluster {
 }
 
 func consumers(name, id string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{consts.RemoteClusterID: id}, Annotations: map[string]string{
-		consts.RemoteNamespaceManagedByAnnotationKey: "liqo-tenant/" + id,
-	}}}
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: map[string]string{consts.RemoteClusterID: id},
+		Annotations: map[string]string{consts.RemoteNamespaceManagedByAnnotationKey: "liqo-tenant/" + id},
+	}}
 }
 
 // placed is a pod that runs at a provider; at none, it waits.

@@ -83,10 +83,10 @@ type Query struct {
 
 func (q *Query) validate() error {
 	if len(q.Names) > 0 && q.Labels != nil {
-		return errors.New("names and a selector exclude each other")
+		return errors.New("names cannot be combined with --selector")
 	}
 	if len(q.Names) > 0 && q.AllNamespaces {
-		return errors.New("names cannot be asked for across all namespaces")
+		return errors.New("names cannot be combined with --all-namespaces")
 	}
 	return nil
 }

@@ -136,15 +136,15 @@ func TestWhatCannotBeAsked(t *testing.T) {
 	s, screen := at(t, interceptor.Funcs{}, provider("p1"), placed("a", "p1"))
 	some := labels.SelectorFromSet(labels.Set{"a": "b"})
 	for message, ask := range map[string]func() error{
-		"names and a selector exclude each other": func() error {
+		"names cannot be combined with --selector": func() error {
 			return s.GetProviders(t.Context(), Query{Names: []string{"p1"}, Labels: some})
 		},
-		"names cannot be asked for across all namespaces": func() error {
+		"names cannot be combined with --all-namespaces": func() error {
 			return s.GetPlacements(t.Context(), Query{Names: []string{"a"}, AllNamespaces: true})
 		},
 		"--output=xml: use one of json, name, wide, yaml": func() error { return s.GetProviders(t.Context(), Query{Output: "xml"}) },
 		"--provider=p/1": func() error { return s.GetPlacements(t.Context(), Query{Provider: "p/1"}) },
-		"a is not one of the pods asked for, of those bound to node another (--broker-node)": func() error {
+		"a is not bound to node another (--broker-node), or does not match --provider and --consumer": func() error {
 			return s.GetPlacements(t.Context(), Query{Names: []string{"a"}, Node: "another"})
 		},
 	} {
@@ -174,7 +174,9 @@ func TestASelectionIsAllThatCounts(t *testing.T) {
 	s, _ := at(t, interceptor.Funcs{},
 		policy("selection-c1", v1alpha1.Selection{Mode: v1alpha1.SelectAllBut, Providers: []string{"p1"}}, "c1"),
 		policy("by-hand", v1alpha1.Selection{Mode: v1alpha1.SelectOnly, Providers: []string{"p1", "p2"}}, "c1", "c2"),
-		&v1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: v1alpha1.PlacementPolicySpec{Consumers: []string{"c1"}}})
+		&v1alpha1.PlacementPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: v1alpha1.PlacementPolicySpec{Consumers: []string{"c1"}},
+		})
 	for consumer, want := range map[string][]bool{"c1": {false, true, false}, "c2": {true, true, false}, "c3": {true, true, true}} {
 		selected, err := s.selectedBy(t.Context(), consumer)
 		require.NoError(t, err)
@@ -210,12 +212,14 @@ func TestLongListsComeInPages(t *testing.T) {
 }
 
 func TestGetPlacementsWithoutRightsToNamespaces(t *testing.T) {
-	forbid := interceptor.Funcs{Get: func(ctx context.Context, under client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-		if _, ok := o.(*corev1.Namespace); ok {
-			return kerrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, key.Name, errors.New("no"))
-		}
-		return under.Get(ctx, key, o, opts...)
-	}}
+	forbid := interceptor.Funcs{
+		Get: func(ctx context.Context, under client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, ok := o.(*corev1.Namespace); ok {
+				return kerrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, key.Name, errors.New("no"))
+			}
+			return under.Get(ctx, key, o, opts...)
+		},
+	}
 	s, screen := at(t, forbid, consumers("ns", "c1"), placed("a", "p1"))
 	require.NoError(t, s.GetPlacements(t.Context(), Query{Node: "broker", NoHeaders: true}))
 	require.Equal(t, []string{"a 0/1 Running <unknown> p1 80 <unknown> <unknown>"}, screen.lines())
@@ -244,7 +248,7 @@ func TestEveryRequestHasADeadline(t *testing.T) {
 				began := time.Now()
 				words := Words(do(t.Context(), s))
 				require.Len(t, words, 1)
-				require.Contains(t, words[0], "no answer in time (--request-timeout)")
+				require.Contains(t, words[0], "request timed out (--request-timeout)")
 				require.LessOrEqual(t, time.Since(began), s.RequestTimeout)
 
 				end := begin(t, func(ctx context.Context) error { return do(ctx, s) })
@@ -258,7 +262,9 @@ func TestNothingPrintsControlCharacters(t *testing.T) {
 	const hostile = "\x1b[2J\x00\a\r\u202e\u200b\u009b\u2028<b>"
 	pod, failed, pc := placed("a", ""), placed("b", "p1"), provider("p1")
 	pod.Annotations[v1alpha1.FilterAnnotation] = hostile + "provider.nope"
-	pod.Status.Conditions = []corev1.PodCondition{{Type: v1alpha1.ConditionAssigned, Status: corev1.ConditionFalse, Message: hostile + "mischief"}}
+	pod.Status.Conditions = []corev1.PodCondition{{
+		Type: v1alpha1.ConditionAssigned, Status: corev1.ConditionFalse, Message: hostile + "mischief",
+	}}
 	failed.Status.Phase, failed.Annotations[v1alpha1.DecisionAnnotation] = hostile, hostile
 	pc.Spec.Attributes = map[string]string{"price": hostile, "region": hostile}
 	pc.Status.Conditions[0].Status, pc.Status.Conditions[0].Message = metav1.ConditionFalse, hostile

@@ -25,7 +25,7 @@ func (s *Session) GetPlacements(ctx context.Context, q Query) error {
 	}
 	v := &view{
 		list: &corev1.PodList{}, one: &corev1.Pod{}, nothing: "No resources found",
-		unmatched: fmt.Sprintf("is not one of the pods asked for, of those bound to node %s (--broker-node)", q.Node),
+		unmatched: fmt.Sprintf("is not bound to node %s (--broker-node), or does not match --provider and --consumer", q.Node),
 	}
 	if !q.AllNamespaces {
 		v.namespace, v.nothing = s.Namespace, fmt.Sprintf("No resources found in %s namespace.", s.Namespace)

@@ -129,7 +129,9 @@ func podStart(pc *v1alpha1.ProviderCluster) string {
 	if start == nil {
 		return unknown
 	}
-	return fmt.Sprintf("%s/%s", time.Duration(start.P50Milliseconds)*time.Millisecond, time.Duration(start.P90Milliseconds)*time.Millisecond)
+	p50 := time.Duration(start.P50Milliseconds) * time.Millisecond
+	p90 := time.Duration(start.P90Milliseconds) * time.Millisecond
+	return fmt.Sprintf("%s/%s", p50, p90)
 }
 
 // failed returns the share of assignments that failed.

@@ -49,7 +49,8 @@ func TestRights(t *testing.T) {
 		},
 		"explain": {
 			func(ctx context.Context, s *Session) error { return s.Explain(ctx, "broker", "a", outputTable) },
-			"get Namespace, get Pod, list Namespace, list NamespaceMap, list PlacementPolicy, list Pod, list ProviderCluster, list VirtualNode",
+			"get Namespace, get Pod, list Namespace, list NamespaceMap, list PlacementPolicy, list Pod, list ProviderCluster, " +
+				"list VirtualNode",
 		},
 		"disable": {
 			func(ctx context.Context, s *Session) error { return s.Enable(ctx, []string{"p1"}, false) },

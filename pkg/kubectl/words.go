@@ -34,7 +34,7 @@ func age(now, since time.Time) string {
 	return duration.HumanDuration(now.Sub(since))
 }
 
-func errNoObject(o runtime.Object) error { return fmt.Errorf("%T is no API object", o) }
+func errNoObject(o runtime.Object) error { return fmt.Errorf("%T is not an API object", o) }
 
 // Words returns the text of an error in kubectl's form, one line for each joined error.
 func Words(err error) []string {
@@ -53,13 +53,13 @@ func word(err error) string {
 	var status kerrors.APIStatus
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return "error: no answer in time (--request-timeout): " + err.Error()
+		return "error: request timed out (--request-timeout): " + err.Error()
 	case errors.Is(err, context.Canceled):
 		return "error: interrupted"
 	case !errors.As(err, &status):
 		return "error: " + err.Error()
 	case unknownResource(status.Status()):
-		return "error: the server doesn't know the resource asked for: are the CRDs of the broker installed there? " + err.Error()
+		return "error: " + err.Error() + ": are the CRDs of the broker installed there?"
 	case status.Status().Reason == metav1.StatusReasonUnknown:
 		return "Error from server: " + err.Error()
 	default:

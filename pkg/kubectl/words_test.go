@@ -20,8 +20,8 @@ func TestWords(t *testing.T) {
 		`Error from server (NotFound): providerclusters.brokering.liqo.io "p" not found`: kerrors.NewNotFound(resource, "p"),
 		`Error from server (Forbidden): consumer c: providerclusters.brokering.liqo.io "p" is forbidden: no`: fmt.Errorf("consumer c: %w",
 			kerrors.NewForbidden(resource, "p", errors.New("no"))),
-		"error: the server doesn't know the resource asked for: are the CRDs of the broker installed there? " +
-			"the server could not find the requested resource (get providerclusters.brokering.liqo.io)": kerrors.NewGenericServerResponse(
+		"error: the server could not find the requested resource (get providerclusters.brokering.liqo.io): " +
+			"are the CRDs of the broker installed there?": kerrors.NewGenericServerResponse(
 			http.StatusNotFound, "get", resource, "", "404 page not found", 0, true),
 	} {
 		require.Equal(t, []string{want}, Words(err))

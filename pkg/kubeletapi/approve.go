@@ -43,10 +43,10 @@ func (a approvingRequests) Create(ctx context.Context, request *certificatesv1.C
 	approved := created.DeepCopy()
 	approved.Status.Conditions = append(approved.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue,
-		Reason: "OwnRequest", Message: "the serving certificate of the node that the requester serves",
+		Reason: "OwnRequest", Message: "Auto approving the serving certificate of the requester's own node",
 	})
 	if _, err := a.UpdateApproval(ctx, created.Name, approved, metav1.UpdateOptions{}); err != nil {
-		return nil, fmt.Errorf("approving the request %s for the serving certificate: %w", created.Name, err)
+		return nil, fmt.Errorf("approving CertificateSigningRequest %s of the serving certificate: %w", created.Name, err)
 	}
 	return created, nil
 }

@@ -182,18 +182,37 @@ func TestGate(t *testing.T) {
 		"no credentials get 401":                               {path: logsPath, want: 401, message: "client certificate"},
 		"no credentials get 401 on a path that does not exist": {path: "/nope", want: 401},
 		"no credentials get 401 with AlwaysAllow too":          {path: logsPath, mode: AuthorizationAlwaysAllow, want: 401},
-		"a certificate of another CA gets 401":                 {caller: caller{certificate: stranger.client("apiserver", "system:masters")}, path: logsPath, want: 401},
-		"an unknown token gets 401":                            {caller: caller{token: "bad"}, path: logsPath, want: 401},
-		"a certificate with permission passes":                 {caller: caller{certificate: ca.client("apiserver")}, path: logsPath, want: 200},
-		"a certificate without permission gets 403":            {caller: caller{certificate: ca.client("mallory")}, path: logsPath, want: 403, message: "user=mallory, verb=get, resource=nodes, subresource(s)=[proxy]"},
-		"a token with permission passes":                       {caller: caller{token: "good"}, path: "/metrics/resource", want: 200},
-		"a token without that permission gets 403":             {caller: caller{token: "good"}, path: logsPath, want: 403, message: "user=prometheus"},
-		"one of two permissions is enough":                     {caller: caller{token: "good"}, path: "/pods", want: 200},
-		"system:masters pass without a review":                 {caller: caller{certificate: ca.client("root", "system:masters")}, path: logsPath, forbidden: true, want: 200},
-		"no permission to review fails closed":                 {caller: caller{certificate: ca.client("apiserver")}, path: logsPath, forbidden: true, want: 403, message: remedy},
-		"no permission to review a token fails closed":         {caller: caller{token: "good"}, path: logsPath, forbidden: true, want: 401, message: remedy},
-		"AlwaysAllow lets a known caller do everything":        {caller: caller{token: "good"}, path: logsPath, mode: AuthorizationAlwaysAllow, want: 200},
-		"a stranger's certificate with a good token wins":      {caller: caller{certificate: stranger.client("x"), token: "good"}, path: "/metrics", want: 200},
+		"a certificate of another CA gets 401": {
+			caller: caller{certificate: stranger.client("apiserver", "system:masters")}, path: logsPath, want: 401,
+		},
+		"an unknown token gets 401": {caller: caller{token: "bad"}, path: logsPath, want: 401},
+		"a certificate with permission passes": {
+			caller: caller{certificate: ca.client("apiserver")}, path: logsPath, want: 200,
+		},
+		"a certificate without permission gets 403": {
+			caller: caller{certificate: ca.client("mallory")}, path: logsPath, want: 403,
+			message: "user=mallory, verb=get, resource=nodes, subresource(s)=[proxy]",
+		},
+		"a token with permission passes": {caller: caller{token: "good"}, path: "/metrics/resource", want: 200},
+		"a token without that permission gets 403": {
+			caller: caller{token: "good"}, path: logsPath, want: 403, message: "user=prometheus",
+		},
+		"one of two permissions is enough": {caller: caller{token: "good"}, path: "/pods", want: 200},
+		"system:masters pass without a review": {
+			caller: caller{certificate: ca.client("root", "system:masters")}, path: logsPath, forbidden: true, want: 200,
+		},
+		"no permission to review fails closed": {
+			caller: caller{certificate: ca.client("apiserver")}, path: logsPath, forbidden: true, want: 403, message: remedy,
+		},
+		"no permission to review a token fails closed": {
+			caller: caller{token: "good"}, path: logsPath, forbidden: true, want: 401, message: remedy,
+		},
+		"AlwaysAllow lets a known caller do everything": {
+			caller: caller{token: "good"}, path: logsPath, mode: AuthorizationAlwaysAllow, want: 200,
+		},
+		"a stranger's certificate with a good token wins": {
+			caller: caller{certificate: stranger.client("x"), token: "good"}, path: "/metrics", want: 200,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := &reviews{tokens: tokens, allowed: grants, forbidden: tc.forbidden}

@@ -80,7 +80,7 @@ func align(kind string, declared, seen []networkingv1beta1.CIDR) ([]mapping, err
 			return nil, fmt.Errorf("remapped %s CIDR: %w", kind, err)
 		}
 		if from.Addr().Is4() != to.Addr().Is4() {
-			return nil, fmt.Errorf("%s CIDR %s is remapped to %s, of the other IP family", kind, from, to)
+			return nil, fmt.Errorf("%s CIDR %s is remapped to %s, which is of the other IP family", kind, from, to)
 		}
 		mappings = append(mappings, mapping{declared: from.Masked(), seen: to.Masked()})
 	}

@@ -91,12 +91,14 @@ func TestNewTableRefuses(t *testing.T) {
 		cfg           *networkingv1beta1.Configuration
 		notConfigured bool
 	}{
-		"a Configuration that is not remapped yet":          {pending, true},
-		"one that has the label of Liqo v1.1 besides":       {labelled, true},
-		"a Configuration that changed since it was":         {outdated, true},
-		"a Configuration without an answer":                 {empty, true},
-		"more CIDRs declared than remapped":                 {configuration([]string{"10.0.0.0/16"}, nil, nil, nil), false},
-		"a CIDR remapped to the other IP family":            {configuration([]string{"10.0.0.0/16"}, []string{"fd00::/64"}, nil, nil), false},
+		"a Configuration that is not remapped yet":    {pending, true},
+		"one that has the label of Liqo v1.1 besides": {labelled, true},
+		"a Configuration that changed since it was":   {outdated, true},
+		"a Configuration without an answer":           {empty, true},
+		"more CIDRs declared than remapped":           {configuration([]string{"10.0.0.0/16"}, nil, nil, nil), false},
+		"a CIDR remapped to the other IP family": {
+			configuration([]string{"10.0.0.0/16"}, []string{"fd00::/64"}, nil, nil), false,
+		},
 		"a remapped CIDR that is none":                      {configuration([]string{"10.0.0.0/16"}, []string{"x"}, nil, nil), false},
 		"an external CIDR that is declared but is not one":  {configuration(nil, nil, []string{"x"}, []string{"10.0.0.0/16"}), false},
 		"fewer external CIDRs declared than were remapped ": {configuration(nil, nil, nil, []string{"10.0.0.0/16"}), false},

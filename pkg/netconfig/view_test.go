@@ -36,20 +36,38 @@ func TestView(t *testing.T) {
 		known   bool
 		faulted bool
 	}{
-		"nothing known yet: withheld":                             {},
-		"the ForeignCluster has no status yet: withheld":          {fc: foreignCluster(0, false)},
-		"the ForeignCluster has the default status: withheld":     {fc: unwritten},
-		"networking module off in Liqo v1.1: shown as it is":      {fc: earlier, shown: "10.244.1.2", known: true},
-		"networking module off: shown as it is":                   {fc: foreignCluster(1, false), shown: "10.244.1.2", known: true},
-		"module off, Configuration there: shown as it is":         {fc: foreignCluster(1, false), cfgs: []*networkingv1beta1.Configuration{remapped}, shown: "10.244.1.2", known: true},
-		"module on, no Configuration: withheld":                   {fc: foreignCluster(1, true)},
-		"module on, Configuration not remapped: withheld":         {fc: foreignCluster(1, true), cfgs: []*networkingv1beta1.Configuration{outdated}, faulted: true},
-		"module on, Configuration remapped: translated":           {fc: foreignCluster(1, true), cfgs: []*networkingv1beta1.Configuration{remapped}, shown: "10.30.1.2", known: true},
-		"module switched on later, no Configuration yet":          {before: View{Module: Disabled}, fc: foreignCluster(2, true)},
-		"the Configuration vanished: still translated":            {before: View{Module: Enabled, Table: &table}, fc: foreignCluster(1, true), shown: "10.30.1.2", known: true},
-		"the ForeignCluster vanished: still translated":           {before: View{Module: Enabled, Table: &table}, shown: "10.30.1.2", known: true},
-		"the Configuration is being remapped: still translated":   {before: View{Module: Enabled, Table: &table}, fc: foreignCluster(1, true), cfgs: []*networkingv1beta1.Configuration{outdated}, shown: "10.30.1.2", known: true, faulted: true},
-		"several Configurations: what was known before, reported": {before: View{Module: Enabled, Table: &table}, fc: foreignCluster(1, true), cfgs: []*networkingv1beta1.Configuration{remapped, remapped}, shown: "10.30.1.2", known: true, faulted: true},
+		"nothing known yet: withheld":                         {},
+		"the ForeignCluster has no status yet: withheld":      {fc: foreignCluster(0, false)},
+		"the ForeignCluster has the default status: withheld": {fc: unwritten},
+		"networking module off in Liqo v1.1: shown as it is":  {fc: earlier, shown: "10.244.1.2", known: true},
+		"networking module off: shown as it is":               {fc: foreignCluster(1, false), shown: "10.244.1.2", known: true},
+		"module off, Configuration there: shown as it is": {
+			fc: foreignCluster(1, false), cfgs: []*networkingv1beta1.Configuration{remapped}, shown: "10.244.1.2", known: true,
+		},
+		"module on, no Configuration: withheld": {fc: foreignCluster(1, true)},
+		"module on, Configuration not remapped: withheld": {
+			fc: foreignCluster(1, true), cfgs: []*networkingv1beta1.Configuration{outdated}, faulted: true,
+		},
+		"module on, Configuration remapped: translated": {
+			fc: foreignCluster(1, true), cfgs: []*networkingv1beta1.Configuration{remapped}, shown: "10.30.1.2", known: true,
+		},
+		"module switched on later, no Configuration yet": {before: View{Module: Disabled}, fc: foreignCluster(2, true)},
+		"the Configuration vanished: still translated": {
+			before: View{Module: Enabled, Table: &table}, fc: foreignCluster(1, true), shown: "10.30.1.2", known: true,
+		},
+		"the ForeignCluster vanished: still translated": {
+			before: View{Module: Enabled, Table: &table}, shown: "10.30.1.2", known: true,
+		},
+		"the Configuration is being remapped: still translated": {
+			before: View{Module: Enabled, Table: &table}, fc: foreignCluster(1, true),
+			cfgs:  []*networkingv1beta1.Configuration{outdated},
+			shown: "10.30.1.2", known: true, faulted: true,
+		},
+		"several Configurations: what was known before, reported": {
+			before: View{Module: Enabled, Table: &table}, fc: foreignCluster(1, true),
+			cfgs:  []*networkingv1beta1.Configuration{remapped, remapped},
+			shown: "10.30.1.2", known: true, faulted: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			view, err := tc.before.Next(tc.fc, tc.cfgs)

@@ -36,7 +36,8 @@ type claim struct {
 
 // String names it. The name of the namespace is a consumer's text of any length.
 func (c claim) String() string {
-	return fmt.Sprintf("namespace %s of consumer %s", untrusted.Text(untrusted.Cut(c.original, validation.DNS1123LabelMaxLength)), c.consumer)
+	original := untrusted.Text(untrusted.Cut(c.original, validation.DNS1123LabelMaxLength))
+	return fmt.Sprintf("namespace %s of consumer %s", original, c.consumer)
 }
 
 // maxClaims bounds the claims in one message, and the claims that get an event.
@@ -87,13 +88,13 @@ func (r *reconciler) reportClaims(ctx context.Context, namespace *corev1.Namespa
 	if err := r.client.Status().Patch(ctx, changed, client.StrategicMergeFrom(namespace)); err != nil {
 		return fmt.Errorf("condition %s of namespace %s: %w", v1alpha1.ConditionNameCollision, namespace.Name, err)
 	}
-	owner := "it was not made for a consumer"
+	owner := "was not created for a consumer"
 	if origin := placement.ConsumerOf(namespace); origin != "" {
-		owner = "it is a namespace of consumer " + origin
+		owner = "belongs to consumer " + origin
 	}
 	for _, c := range claims[:min(len(claims), maxClaims)] {
 		r.events.Eventf(c.by, corev1.EventTypeWarning, "NamespaceTaken",
-			"The %s has no namespace here, because there is one of the name %s already, and %s", c, namespace.Name, owner)
+			"Liqo cannot create namespace %s for %s: it already exists and %s", namespace.Name, c, owner)
 	}
 	return nil
 }
@@ -111,7 +112,8 @@ func setCollision(namespace *corev1.Namespace, claims []claim, now metav1.Time) 
 			texts = append(texts, c.String())
 		}
 		want.Status, want.Reason = corev1.ConditionTrue, "ClaimedByOthers"
-		want.Message = fmt.Sprintf("%d more would have this name, and have no namespace here: %s", len(claims), strings.Join(texts, ", "))
+		want.Message = fmt.Sprintf("%d other consumer namespace(s) map to this name and cannot be created here: %s",
+			len(claims), strings.Join(texts, ", "))
 	}
 	for i := range namespace.Status.Conditions {
 		is := &namespace.Status.Conditions[i]

@@ -56,9 +56,10 @@ func TestACollisionOfNamesIsReported(t *testing.T) {
 	condition := reconcileTaken()
 	require.NotNil(t, condition)
 	require.Equal(t, corev1.ConditionTrue, condition.Status)
-	require.Equal(t, "1 more would have this name, and have no namespace here: namespace shop of consumer us-eu", condition.Message)
-	require.Equal(t, "Warning NamespaceTaken The namespace shop of consumer us-eu has no namespace here, because there is one of the "+
-		"name shop-us-eu already, and it is a namespace of consumer eu", <-events)
+	require.Equal(t, "1 other consumer namespace(s) map to this name and cannot be created here: "+
+		"namespace shop of consumer us-eu", condition.Message)
+	require.Equal(t, "Warning NamespaceTaken Liqo cannot create namespace shop-us-eu for namespace shop of consumer us-eu: "+
+		"it already exists and belongs to consumer eu", <-events)
 	require.Contains(t, <-events, "Reoffloading", "the namespace is offloaded as any other")
 
 	reconcileTaken()
@@ -94,11 +95,13 @@ func TestClaims(t *testing.T) {
 			m.DeletionTimestamp = &now
 			return *m
 		}()}},
-		"a map to a provider has none": {namespace: arrived(), maps: []offloadingv1beta1.NamespaceMap{func() offloadingv1beta1.NamespaceMap {
-			m := mapOf("p1", map[string]string{"shop": "shop-c1"})
-			m.Labels = map[string]string{"liqo.io/remoteID": "p1", "liqo.io/replication": "true"}
-			return *m
-		}()}},
+		"a map to a provider has none": {
+			namespace: arrived(), maps: []offloadingv1beta1.NamespaceMap{func() offloadingv1beta1.NamespaceMap {
+				m := mapOf("p1", map[string]string{"shop": "shop-c1"})
+				m.Labels = map[string]string{"liqo.io/remoteID": "p1", "liqo.io/replication": "true"}
+				return *m
+			}()},
+		},
 	} {
 		t.Run(name, func(t *testing.T) { require.Len(t, claimsOn(tc.namespace, tc.maps), tc.want) })
 	}
@@ -141,7 +144,7 @@ func TestClaimsOfAHostileConsumerAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, r.client.Get(t.Context(), client.ObjectKeyFromObject(taken), taken))
 	message := taken.Status.Conditions[len(taken.Status.Conditions)-1].Message
-	require.Contains(t, message, "2000 more would have this name")
+	require.Contains(t, message, "2000 other consumer namespace(s) map to this name")
 	require.Less(t, len(message), 1024)
 	require.NotContains(t, message, "\n")
 	require.NotContains(t, message, "\u202e")

@@ -182,14 +182,14 @@ func (r *reconciler) apply(ctx context.Context, namespace *corev1.Namespace, do 
 		message = "Offloaded to the providers"
 	case update:
 		err = r.client.Update(ctx, object)
-		message = "The NamespaceOffloading was changed back to what the broker wants; remove its label " +
-			consts.K8sAppManagedByKey + " to keep changes"
+		message = "Reverted a change of the NamespaceOffloading; to keep changes, remove its label " +
+			consts.K8sAppManagedByKey
 	case remove:
 		// The preconditions: it is still the broker's, and has not changed.
 		err = client.IgnoreNotFound(r.client.Delete(ctx, existing, client.Preconditions{
 			UID: &existing.UID, ResourceVersion: &existing.ResourceVersion,
 		}))
-		message = "No longer a consumer's namespace: not offloaded to the providers any more"
+		message = "No longer offloaded to the providers, because it is not a consumer's namespace any more"
 	case leave:
 		return nil
 	}

@@ -42,7 +42,8 @@ func newReconciler(t *testing.T, selector string, objects ...client.Object) *rec
 		cfg: Config{
 			Consumers: consumers, Mapping: offloadingv1beta1.DefaultNameMappingStrategyType, BrokerNode: "liqo-broker",
 		},
-		client: c, pods: c, live: c, events: record.NewFakeRecorder(100), metrics: NewMetrics(nil), now: func() time.Time { return began.Add(time.Minute) },
+		client: c, pods: c, live: c, events: record.NewFakeRecorder(100),
+		metrics: NewMetrics(nil), now: func() time.Time { return began.Add(time.Minute) },
 	}
 }
 
@@ -140,7 +141,9 @@ func TestWhichPodsOvertook(t *testing.T) {
 	}{
 		"one that nothing was added to":            {change: func(*corev1.Pod) {}, want: true},
 		"one bound to a real node, still starting": {change: func(p *corev1.Pod) { p.Spec.NodeName = "worker" }, want: true},
-		"one whose container waits":                {change: status(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}), want: true},
+		"one whose container waits": {
+			change: status(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}), want: true,
+		},
 		"one that was faster still, and runs": {want: true, change: func(p *corev1.Pod) {
 			status(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})(p)
 			p.Status.Phase, p.Spec.NodeName = corev1.PodRunning, "worker"
@@ -189,12 +192,18 @@ func TestAPodThatOvertookIsMadeAnewOnceItCanGoSomewhere(t *testing.T) {
 		gone    bool
 		again   time.Duration
 	}{
-		"in effect":                               {objects: []client.Object{arrived(enabled), made(ready), shadow(0)}, gone: true},
-		"the webhook does not look here yet":      {objects: []client.Object{arrived(), made(ready), shadow(0)}},
-		"no provider has the namespace":           {objects: []client.Object{arrived(enabled), made(), shadow(0)}},
-		"a NamespaceOffloading of another owner":  {objects: []client.Object{arrived(enabled), made(ready, func(o *offloadingv1beta1.NamespaceOffloading) { o.Labels = nil }), shadow(0)}},
-		"one that is not the first is waited for": {objects: []client.Object{arrived(enabled), made(ready), shadow(90 * time.Second)}, again: 30 * time.Second},
-		"no ShadowPod would recreate it":          {objects: []client.Object{arrived(enabled), made(ready)}},
+		"in effect":                          {objects: []client.Object{arrived(enabled), made(ready), shadow(0)}, gone: true},
+		"the webhook does not look here yet": {objects: []client.Object{arrived(), made(ready), shadow(0)}},
+		"no provider has the namespace":      {objects: []client.Object{arrived(enabled), made(), shadow(0)}},
+		"a NamespaceOffloading of another owner": {
+			objects: []client.Object{
+				arrived(enabled), made(ready, func(o *offloadingv1beta1.NamespaceOffloading) { o.Labels = nil }), shadow(0),
+			},
+		},
+		"one that is not the first is waited for": {
+			objects: []client.Object{arrived(enabled), made(ready), shadow(90 * time.Second)}, again: 30 * time.Second,
+		},
+		"no ShadowPod would recreate it": {objects: []client.Object{arrived(enabled), made(ready)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReconciler(t, "", append(tc.objects, waiting())...)

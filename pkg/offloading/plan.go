@@ -56,7 +56,8 @@ func plan(namespace *corev1.Namespace, existing *offloadingv1beta1.NamespaceOffl
 	// Liqo's webhook rejects another mapping once the object exists; its finalizers are Liqo's.
 	fresh.Spec.NamespaceMappingStrategy = existing.Spec.NamespaceMappingStrategy
 	fresh.Spec.RemoteNamespaceName = existing.Spec.RemoteNamespaceName
-	if equality.Semantic.DeepEqual(existing.Spec, fresh.Spec) && equality.Semantic.DeepEqual(existing.OwnerReferences, fresh.OwnerReferences) {
+	if equality.Semantic.DeepEqual(existing.Spec, fresh.Spec) &&
+		equality.Semantic.DeepEqual(existing.OwnerReferences, fresh.OwnerReferences) {
 		return leave, nil
 	}
 	updated := existing.DeepCopy()

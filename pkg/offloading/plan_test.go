@@ -49,18 +49,30 @@ func TestPlan(t *testing.T) {
 		unselected bool
 		want       action
 	}{
-		"a namespace that arrives is sent on":                           {namespace: arrived(), want: create},
-		"one that is sent on stays as it is":                            {namespace: arrived(), existing: made(), want: leave},
-		"ours is kept as the broker wants it":                           {namespace: arrived(), existing: made(changed), want: update},
-		"one made by a person is never changed":                         {namespace: arrived(), existing: made(changed, notOurs), want: leave},
-		"nor removed":                                                   {namespace: arrived(homeMade), existing: made(notOurs), want: leave},
-		"one that is being deleted is waited for":                       {namespace: arrived(), existing: made(going, changed), want: leave},
-		"a namespace of this cluster is left alone":                     {namespace: arrived(homeMade), want: leave},
-		"one that is not a consumer's any more loses ours":              {namespace: arrived(homeMade), existing: made(), want: remove},
-		"that of a consumer not selected is left alone":                 {namespace: arrived(), unselected: true, want: leave},
-		"and keeps what it has when its consumer is no longer selected": {namespace: arrived(), existing: made(changed), unselected: true, want: leave},
-		"a tenant namespace has the label only":                         {namespace: arrived(func(ns *corev1.Namespace) { ns.Annotations = nil }), want: leave},
-		"a namespace that goes takes all with it":                       {namespace: arrived(func(ns *corev1.Namespace) { ns.DeletionTimestamp = &now }), want: leave},
+		"a namespace that arrives is sent on": {namespace: arrived(), want: create},
+		"one that is sent on stays as it is":  {namespace: arrived(), existing: made(), want: leave},
+		"ours is kept as the broker wants it": {namespace: arrived(), existing: made(changed), want: update},
+		"one made by a person is never changed": {
+			namespace: arrived(), existing: made(changed, notOurs), want: leave,
+		},
+		"nor removed": {
+			namespace: arrived(homeMade), existing: made(notOurs), want: leave,
+		},
+		"one that is being deleted is waited for": {
+			namespace: arrived(), existing: made(going, changed), want: leave,
+		},
+		"a namespace of this cluster is left alone":        {namespace: arrived(homeMade), want: leave},
+		"one that is not a consumer's any more loses ours": {namespace: arrived(homeMade), existing: made(), want: remove},
+		"that of a consumer not selected is left alone":    {namespace: arrived(), unselected: true, want: leave},
+		"and keeps what it has when its consumer is no longer selected": {
+			namespace: arrived(), existing: made(changed), unselected: true, want: leave,
+		},
+		"a tenant namespace has the label only": {
+			namespace: arrived(func(ns *corev1.Namespace) { ns.Annotations = nil }), want: leave,
+		},
+		"a namespace that goes takes all with it": {
+			namespace: arrived(func(ns *corev1.Namespace) { ns.DeletionTimestamp = &now }), want: leave,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, object := plan(tc.namespace, tc.existing, !tc.unselected, offloadingv1beta1.DefaultNameMappingStrategyType)

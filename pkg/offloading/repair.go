@@ -132,6 +132,6 @@ func (r *reconciler) repairPod(ctx context.Context, pod *corev1.Pod) (time.Durat
 	}
 	r.metrics.recreated.Inc()
 	r.events.Event(pod, corev1.EventTypeNormal, "Recreating",
-		"Created before its namespace was offloaded to the providers: made anew, to be let onto the broker's node")
+		"Recreated so that it can be scheduled to the broker's node: it was created before its namespace was offloaded")
 	return 0, nil
 }

@@ -95,7 +95,7 @@ func read(ctx context.Context, c client.Reader, consumer string) (*v1alpha1.Plac
 	case err != nil:
 		return nil, fmt.Errorf("PlacementPolicy %s: %w", PolicyName(consumer), err)
 	case policy.Spec.Selection == nil || !slices.Equal(policy.Spec.Consumers, []string{consumer}):
-		return nil, fmt.Errorf("%w: PlacementPolicy %s is not the selection of consumer %s alone: give it another name",
+		return nil, fmt.Errorf("%w: PlacementPolicy %s is not the selection of consumer %s alone: recreate it under another name",
 			ErrNameTaken, policy.Name, consumer)
 	}
 	return &policy, nil
@@ -126,7 +126,7 @@ func toggle(s *v1alpha1.Selection, provider string) {
 // validate checks a cluster id: it becomes part of a name, and comes from outside.
 func validate(what, id string) error {
 	if problems := validation.IsDNS1123Label(id); len(problems) > 0 {
-		return fmt.Errorf("%s %q is no cluster id: %s", what, id, strings.Join(problems, "; "))
+		return fmt.Errorf("%s %q is not a cluster id: %s", what, id, strings.Join(problems, "; "))
 	}
 	return nil
 }

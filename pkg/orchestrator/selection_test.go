@@ -128,9 +128,9 @@ func TestWhatIsNoSelectionIsNotTouched(t *testing.T) {
 func TestNamesThatAreNoClusterIDsAreRefused(t *testing.T) {
 	c := api(t, interceptor.Funcs{})
 	for _, bad := range []string{"", "A", "a/b", "a.b", "-"} {
-		require.ErrorContains(t, Set(t.Context(), c, bad, "p1", false), "is no cluster id")
-		require.ErrorContains(t, Set(t.Context(), c, "c1", bad, false), "is no cluster id")
+		require.ErrorContains(t, Set(t.Context(), c, bad, "p1", false), "is not a cluster id")
+		require.ErrorContains(t, Set(t.Context(), c, "c1", bad, false), "is not a cluster id")
 		_, err := Get(t.Context(), c, bad)
-		require.ErrorContains(t, err, "is no cluster id")
+		require.ErrorContains(t, err, "is not a cluster id")
 	}
 }

@@ -13,7 +13,8 @@ import (
 // ErrDeferred means that the filter of a pod is not compiled now, because the pods of its owner have used up their
 // share of the compile time. It is an ErrInvalid with the pod's rules: an assigned pod needs no filter to leave a
 // provider.
-var ErrDeferred = fmt.Errorf("%w: its filter is compiled later, because the filters of other pods of its owner take long to compile", ErrInvalid)
+var ErrDeferred = fmt.Errorf(
+	"%w: compiling its filter is postponed, because other filters of the same owner take long to compile", ErrInvalid)
 
 const (
 	// compilingBurst is the time that an owner may use at once; after that it may use one compilingPart of all time.

@@ -57,7 +57,9 @@ func TestADeferredFilterLeavesTheRules(t *testing.T) {
 			Name: "ns-" + consumer, Labels: map[string]string{"liqo.io/remote-cluster-id": consumer},
 			Annotations: map[string]string{"liqo.io/managed-by-namespace-map": "liqo-tenant/" + consumer},
 		}}
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Annotations: map[string]string{v1alpha1.FilterAnnotation: filter}}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace.Name, Annotations: map[string]string{v1alpha1.FilterAnnotation: filter},
+		}}
 		return p.CriteriaOf(t.Context(), pod, namespace)
 	}
 	_, err = of("c1", "provider.id == 'known'")

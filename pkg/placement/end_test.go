@@ -43,10 +43,13 @@ func TestAPodWhoseContainersHaveEndedHasStopped(t *testing.T) {
 		"all have ended": {corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{ended, ended}}, true},
 		"one runs":       {corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{ended, runs}}, false},
 		"a sidecar runs": {corev1.PodStatus{
-			Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{ended}, InitContainerStatuses: []corev1.ContainerStatus{runs},
+			Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{ended},
+			InitContainerStatuses: []corev1.ContainerStatus{runs},
 		}, false},
-		"the phase is not terminal": {corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{ended}}, false},
-		"nothing is known of them":  {corev1.PodStatus{Phase: corev1.PodFailed}, false},
+		"the phase is not terminal": {
+			corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{ended}}, false,
+		},
+		"nothing is known of them": {corev1.PodStatus{Phase: corev1.PodFailed}, false},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, tc.want, Stopped(&tc.status)) })
 	}

@@ -18,9 +18,11 @@ func TestTheApplicationOfAPod(t *testing.T) {
 		labels map[string]string
 		want   string
 	}{
-		"no label, no application":      {nil, ""},
-		"the recommended label":         {map[string]string{"app.kubernetes.io/name": "web", "app": "x"}, "ns/app.kubernetes.io/name=web"},
-		"one instance of several":       {map[string]string{"app.kubernetes.io/name": "web", "app.kubernetes.io/instance": "a"}, "ns/app.kubernetes.io/instance=a"},
+		"no label, no application": {nil, ""},
+		"the recommended label":    {map[string]string{"app.kubernetes.io/name": "web", "app": "x"}, "ns/app.kubernetes.io/name=web"},
+		"one instance of several": {
+			map[string]string{"app.kubernetes.io/name": "web", "app.kubernetes.io/instance": "a"}, "ns/app.kubernetes.io/instance=a",
+		},
 		"the label that everybody uses": {map[string]string{"app": "web"}, "ns/app=web"},
 		"an empty label is no label":    {map[string]string{"app": ""}, ""},
 		"the label of Kubernetes' own":  {map[string]string{"k8s-app": "dns"}, "ns/k8s-app=dns"},

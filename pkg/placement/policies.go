@@ -191,8 +191,8 @@ func (r Ranking) Of(pod *corev1.Pod, namespace *corev1.Namespace) (*v1alpha1.Pla
 	}
 	if named != "" {
 		// Clients that create pods must not learn which policies and selections other consumers have.
-		return nil, fmt.Errorf("%w: annotation %s: there is no PlacementPolicy %s for this pod (selections, and policies of other "+
-			"consumers, are not)", ErrInvalid, v1alpha1.PolicyAnnotation, untrusted.Value(named))
+		return nil, fmt.Errorf("%w: annotation %s: there is no PlacementPolicy %s for this pod (it cannot name selections and "+
+			"policies of other consumers)", ErrInvalid, v1alpha1.PolicyAnnotation, untrusted.Value(named))
 	}
 	return nil, nil // No policy is an answer.
 }

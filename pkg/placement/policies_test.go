@@ -59,14 +59,30 @@ func TestWhichPolicyCounts(t *testing.T) {
 		namespace           *corev1.Namespace
 		want, problem       string
 	}{
-		"the first by name, if nothing else":     {namespace: &corev1.Namespace{}, want: "all"},
-		"the highest priority":                   {namespace: consumerNamespace, want: "of-c1"},
-		"selectors of both must match":           {namespace: consumerNamespace, labels: map[string]string{"app": "web"}, want: "web-of-red"},
-		"the pod names another":                  {namespace: consumerNamespace, annotations: map[string]string{v1alpha1.PolicyAnnotation: "also-all"}, want: "also-all"},
-		"but not one of other consumers":         {namespace: consumerNamespace, annotations: map[string]string{v1alpha1.PolicyAnnotation: "of-c2"}, problem: `no PlacementPolicy "of-c2"`},
-		"nor one that does not exist":            {namespace: consumerNamespace, annotations: map[string]string{v1alpha1.PolicyAnnotation: "none"}, problem: `no PlacementPolicy "none"`},
-		"a bad filter of the pod is its fault":   {namespace: consumerNamespace, annotations: map[string]string{v1alpha1.FilterAnnotation: "provider.nosuch == 1"}, problem: v1alpha1.FilterAnnotation},
-		"a bad failover of the pod is its fault": {namespace: consumerNamespace, annotations: map[string]string{v1alpha1.FailoverAnnotation: "never"}, problem: `use Move or Never`},
+		"the first by name, if nothing else": {namespace: &corev1.Namespace{}, want: "all"},
+		"the highest priority":               {namespace: consumerNamespace, want: "of-c1"},
+		"selectors of both must match": {
+			namespace: consumerNamespace, labels: map[string]string{"app": "web"}, want: "web-of-red",
+		},
+		"the pod names another": {
+			namespace: consumerNamespace, annotations: map[string]string{v1alpha1.PolicyAnnotation: "also-all"}, want: "also-all",
+		},
+		"but not one of other consumers": {
+			namespace: consumerNamespace, annotations: map[string]string{v1alpha1.PolicyAnnotation: "of-c2"},
+			problem: `no PlacementPolicy "of-c2"`,
+		},
+		"nor one that does not exist": {
+			namespace: consumerNamespace, annotations: map[string]string{v1alpha1.PolicyAnnotation: "none"},
+			problem: `no PlacementPolicy "none"`,
+		},
+		"a bad filter of the pod is its fault": {
+			namespace: consumerNamespace, annotations: map[string]string{v1alpha1.FilterAnnotation: "provider.nosuch == 1"},
+			problem: v1alpha1.FilterAnnotation,
+		},
+		"a bad failover of the pod is its fault": {
+			namespace: consumerNamespace, annotations: map[string]string{v1alpha1.FailoverAnnotation: "never"},
+			problem: `use Move or Never`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", Namespace: "ns", Labels: tc.labels, Annotations: tc.annotations}}

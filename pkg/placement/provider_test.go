@@ -74,7 +74,8 @@ func TestProvider(t *testing.T) {
 		},
 		"no labels of a VirtualNode that the broker does not use": {
 			virtualNodes: []*offloadingv1beta1.VirtualNode{{
-				ObjectMeta: metav1.ObjectMeta{Name: "v2"}, Spec: offloadingv1beta1.VirtualNodeSpec{Labels: map[string]string{"region": "eu"}},
+				ObjectMeta: metav1.ObjectMeta{Name: "v2"},
+				Spec:       offloadingv1beta1.VirtualNodeSpec{Labels: map[string]string{"region": "eu"}},
 			}},
 		},
 		"no labels that a Node could not have": {

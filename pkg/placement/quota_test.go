@@ -54,11 +54,17 @@ func TestWhatAPodTakesIsWhatLiqosQuotaCounts(t *testing.T) {
 		t.Run(string(phase), func(t *testing.T) {
 			before := podOf("before", "1500m", phase)
 			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
-				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns-broker", Labels: map[string]string{consts.RemoteClusterID: "broker"}}},
-				&offloadingv1beta1.Quota{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-broker", Name: "slice"}, Spec: offloadingv1beta1.QuotaSpec{
-					User: "slice", LimitsEnforcement: offloadingv1beta1.NoLimitsEnforcement,
-					Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")},
-				}}, shadowOf(before)).Build()
+				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+					Name: "ns-broker", Labels: map[string]string{consts.RemoteClusterID: "broker"},
+				}},
+				&offloadingv1beta1.Quota{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-broker", Name: "slice"},
+					Spec: offloadingv1beta1.QuotaSpec{
+						User: "slice", LimitsEnforcement: offloadingv1beta1.NoLimitsEnforcement,
+						Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")},
+					},
+				},
+				shadowOf(before)).Build()
 			validator := shadowpod.NewValidator(c, true)
 			once, cancel := context.WithCancel(t.Context())
 			cancel()

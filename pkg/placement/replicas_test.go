@@ -23,15 +23,23 @@ func TestWhichPodsAreReplicas(t *testing.T) {
 		one, other map[string]string
 		replicas   bool
 	}{
-		"pods with the same labels":  {map[string]string{"app": "web", "tier": "a"}, map[string]string{"app": "web", "tier": "a"}, true},
-		"pods with another value":    {map[string]string{"app": "web"}, map[string]string{"app": "db"}, false},
-		"pods with one label more":   {map[string]string{"app": "web"}, map[string]string{"app": "web", "tier": "a"}, false},
-		"pods without labels":        {nil, nil, false},
-		"pods of two revisions":      {map[string]string{"app": "web", "pod-template-hash": "1"}, map[string]string{"app": "web", "pod-template-hash": "2"}, true},
+		"pods with the same labels": {map[string]string{"app": "web", "tier": "a"}, map[string]string{"app": "web", "tier": "a"}, true},
+		"pods with another value":   {map[string]string{"app": "web"}, map[string]string{"app": "db"}, false},
+		"pods with one label more":  {map[string]string{"app": "web"}, map[string]string{"app": "web", "tier": "a"}, false},
+		"pods without labels":       {nil, nil, false},
+		"pods of two revisions": {
+			map[string]string{"app": "web", "pod-template-hash": "1"}, map[string]string{"app": "web", "pod-template-hash": "2"}, true,
+		},
 		"pods with a revision alone": {map[string]string{"pod-template-hash": "1"}, map[string]string{"pod-template-hash": "1"}, false},
 		"pods of a StatefulSet": {
-			map[string]string{"app": "db", "controller-revision-hash": "1", "statefulset.kubernetes.io/pod-name": "db-0", "apps.kubernetes.io/pod-index": "0"},
-			map[string]string{"app": "db", "controller-revision-hash": "2", "statefulset.kubernetes.io/pod-name": "db-1", "apps.kubernetes.io/pod-index": "1"},
+			map[string]string{
+				"app": "db", "controller-revision-hash": "1",
+				"statefulset.kubernetes.io/pod-name": "db-0", "apps.kubernetes.io/pod-index": "0",
+			},
+			map[string]string{
+				"app": "db", "controller-revision-hash": "2",
+				"statefulset.kubernetes.io/pod-name": "db-1", "apps.kubernetes.io/pod-index": "1",
+			},
 			true,
 		},
 		"pods of an indexed Job": {
@@ -40,12 +48,16 @@ func TestWhichPodsAreReplicas(t *testing.T) {
 			true,
 		},
 		"pods of two virtual nodes, one of which is assigned": {
-			map[string]string{"app": "web", "offloading.liqo.io/nodename": "a", "liqo.io/shadowPod": "true", v1alpha1.VirtualNodeLabel: "q1"},
+			map[string]string{
+				"app": "web", "offloading.liqo.io/nodename": "a", "liqo.io/shadowPod": "true", v1alpha1.VirtualNodeLabel: "q1",
+			},
 			map[string]string{"app": "web", "offloading.liqo.io/nodename": "b", "liqo.io/managed-by": "shadowpod"},
 			true,
 		},
-		"pods whose domain only ends alike": {map[string]string{"app": "web", "notliqo.io/x": "1"}, map[string]string{"app": "web", "notliqo.io/x": "2"}, false},
-		"labels that read alike":            {map[string]string{"a": "b"}, map[string]string{"a": "", "b": ""}, false},
+		"pods whose domain only ends alike": {
+			map[string]string{"app": "web", "notliqo.io/x": "1"}, map[string]string{"app": "web", "notliqo.io/x": "2"}, false,
+		},
+		"labels that read alike": {map[string]string{"a": "b"}, map[string]string{"a": "", "b": ""}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, tc.replicas, ReplicasOf(labelled("a", tc.one)) == ReplicasOf(labelled("b", tc.other)))
@@ -110,12 +122,14 @@ func TestWhichReplicasAreAvailable(t *testing.T) {
 		pod               *corev1.Pod
 		counts, available bool
 	}{
-		"one that is Ready":                         {pod(), true, true},
-		"one that is not Ready":                     {pod(func(pod *corev1.Pod) { pod.Status.Conditions = nil }), true, false},
-		"one that has left its provider":            {pod(func(pod *corev1.Pod) { pod.Labels = nil }), true, false},
-		"one that ends within its grace period":     {pod(deleted(-time.Second)), true, false},
-		"one whose provider does not end it":        {pod(deleted(time.Second)), false, false},
-		"one that has succeeded and is not counted": {pod(func(pod *corev1.Pod) { pod.Status.Phase, pod.Status.Conditions = corev1.PodSucceeded, nil }), false, false},
+		"one that is Ready":                     {pod(), true, true},
+		"one that is not Ready":                 {pod(func(pod *corev1.Pod) { pod.Status.Conditions = nil }), true, false},
+		"one that has left its provider":        {pod(func(pod *corev1.Pod) { pod.Labels = nil }), true, false},
+		"one that ends within its grace period": {pod(deleted(-time.Second)), true, false},
+		"one whose provider does not end it":    {pod(deleted(time.Second)), false, false},
+		"one that has succeeded and is not counted": {
+			pod(func(pod *corev1.Pod) { pod.Status.Phase, pod.Status.Conditions = corev1.PodSucceeded, nil }), false, false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, tc.counts, Replicates(tc.pod, now))

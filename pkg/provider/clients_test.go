@@ -107,8 +107,8 @@ func TestARemoteClusterIsReachedByHTTPSOnly(t *testing.T) {
 		"https://192.0.2.1:6443":                                        "",
 		"https://192.0.2.1:6443/k8s/clusters/c":                         "",
 		`https://192.0.2.1:6443", proxy-url: "http://10.70.0.7:8118`:    "",
-		"http://internal:8080/prefix":                                   "is not of https",
-		"https://user:word@internal":                                    "has a user",
+		"http://internal:8080/prefix":                                   "is not an https URL",
+		"https://user:word@internal":                                    "contains a user name",
 		`https://192.0.2.1:6443", insecure-skip-tls-verify: true, x: "`: "insecure-skip-tls-verify",
 	} {
 		_, err := remoteOf(t, &cfg, server)

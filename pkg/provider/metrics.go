@@ -20,7 +20,7 @@ type Metrics struct{ refusals *prometheus.CounterVec }
 func NewMetrics(registry prometheus.Registerer, remote *ipam.Client) (*Metrics, error) {
 	m := &Metrics{refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "liqo_broker_vk", Name: "refusals_total",
-		Help: "Pods of a broker's node that the provider refused, by reason.",
+		Help: "Pods of a broker's node that the provider rejected, by reason.",
 	}, []string{"reason"})}
 	for _, reason := range refusal.Reasons() {
 		m.refusals.WithLabelValues(reason)

@@ -18,7 +18,9 @@ func TestNetworkingThatIsKnownToBeDisabled(t *testing.T) {
 		"Liqo v1.1 has written that it is enabled": {liqov1beta1.ForeignClusterStatus{
 			Role: liqov1beta1.ProviderRole, Modules: liqov1beta1.Modules{Networking: liqov1beta1.Module{Enabled: true}},
 		}, false},
-		"with Liqo v1.2 the node provider finds out": {liqov1beta1.ForeignClusterStatus{Role: liqov1beta1.ProviderRole, ObservedGeneration: 1}, false},
+		"with Liqo v1.2 the node provider finds out": {
+			liqov1beta1.ForeignClusterStatus{Role: liqov1beta1.ProviderRole, ObservedGeneration: 1}, false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, tc.want, networkingDisabled(&liqov1beta1.ForeignCluster{Status: tc.status}))

@@ -67,7 +67,7 @@ func (p *ping) run(ctx context.Context, cfg *Config, remote *rest.Config) error 
 				cfg.Log.Info("The remote cluster answers again")
 			}
 		case !failing:
-			cfg.Log.Info("The remote cluster does not answer", "because", untrusted.Text(err.Error()))
+			cfg.Log.Info("The remote cluster does not answer", "reason", untrusted.Text(err.Error()))
 		}
 		failing = err != nil
 		select {

@@ -126,7 +126,8 @@ func (pr *podReflector) decorators(cfg *Config, clients connect.Clients, retries
 	}
 	return append(all,
 		func(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedReflectorFactoryFunc {
-			return absence.Confirm(pr.local, clients.Local.CoreV1().Pods, serves, next) // A pod is gone only if the API server says so, too.
+			// A pod is gone only if the API server says so, too.
+			return absence.Confirm(pr.local, clients.Local.CoreV1().Pods, serves, next)
 		},
 		transform.Trimmed,  // The caches keep only the fields that are read.
 		local(drift.Pods),  // Changes that Liqo does not forward are reported on the pod.

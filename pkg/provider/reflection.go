@@ -107,7 +107,9 @@ func newReflectors(cfg *Config, b *brokernode.Forwarder, support forge.APIServer
 	if b != nil {
 		secrets = b.View.Secrets(secrets)
 		serviceAccounts = b.View.OnOwnNode(serviceAccounts)
-		endpointSlices = endpoints.Reflector(cfg.BrokerNode, r.LocalPodCIDRs, func() bool { return networks.View().Module != netconfig.Disabled })
+		endpointSlices = endpoints.Reflector(cfg.BrokerNode, r.LocalPodCIDRs, func() bool {
+			return networks.View().Module != netconfig.Disabled
+		})
 	}
 
 	all := []manager.Reflector{
@@ -167,7 +169,7 @@ func (r *Reflection) followNetwork(networks podip.Networks) func() {
 		if now := networks.View().Module; now != module {
 			module = now
 			if err := r.manager.Resync(); err != nil {
-				klog.ErrorS(err, "Cannot enqueue all objects after a change of the network")
+				klog.ErrorS(err, "Cannot enqueue all objects after a network change")
 			}
 		}
 	}
@@ -227,7 +229,7 @@ func apiServerSupport(enabled bool, local kubernetes.Interface) (forge.APIServer
 	}
 	core, err := local.Discovery().ServerResourcesForGroupVersion(corev1.SchemeGroupVersion.String())
 	if err != nil {
-		return "", fmt.Errorf("looking for the service account token API: %w", err)
+		return "", fmt.Errorf("discovering the TokenRequest API: %w", err)
 	}
 	for i := range core.APIResources {
 		if core.APIResources[i].Name == "serviceaccounts/token" {

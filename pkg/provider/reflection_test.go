@@ -45,8 +45,10 @@ func networkView(t *testing.T, module bool, seen string) netconfig.View {
 	var cfgs []*networkingv1beta1.Configuration
 	if seen != "" {
 		cfg := &networkingv1beta1.Configuration{Status: networkingv1beta1.ConfigurationStatus{
-			Conditions: []metav1.Condition{{Type: networkingv1beta1.ConfigurationConditionNetworkCIDRsConfigured, Status: metav1.ConditionTrue}},
-			Remote:     &networkingv1beta1.ClusterConfig{},
+			Conditions: []metav1.Condition{{
+				Type: networkingv1beta1.ConfigurationConditionNetworkCIDRsConfigured, Status: metav1.ConditionTrue,
+			}},
+			Remote: &networkingv1beta1.ClusterConfig{},
 		}}
 		cfg.Spec.Remote.CIDR.Pod = []networkingv1beta1.CIDR{"10.244.0.0/16"}
 		cfg.Status.Remote.CIDR.Pod = []networkingv1beta1.CIDR{networkingv1beta1.CIDR(seen)}
@@ -81,7 +83,8 @@ func newClusters(t *testing.T) *clusters {
 	t.Helper()
 	namespaceMap := &offloadingv1beta1.NamespaceMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "liqo-tenant-p1", Name: "p1", Labels: map[string]string{consts.RemoteClusterID: "p1", consts.ReplicationDestinationLabel: "p1"},
+			Namespace: "liqo-tenant-p1", Name: "p1",
+			Labels: map[string]string{consts.RemoteClusterID: "p1", consts.ReplicationDestinationLabel: "p1"},
 		},
 		Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"ns": "ns-home"}},
 		Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
@@ -201,7 +204,8 @@ func (c *clusters) offloadFromPeer(namespace string) {
 	c.t.Helper()
 	theirs := &offloadingv1beta1.NamespaceMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "liqo-tenant-p1", Name: "home", Labels: map[string]string{consts.RemoteClusterID: "p1", consts.ReplicationDestinationLabel: "home"},
+			Namespace: "liqo-tenant-p1", Name: "home",
+			Labels: map[string]string{consts.RemoteClusterID: "p1", consts.ReplicationDestinationLabel: "home"},
 		},
 		Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{namespace: namespace + "-p1"}},
 		Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
@@ -325,7 +329,9 @@ func TestKubernetesServiceIP(t *testing.T) {
 
 func TestAPIServerSupport(t *testing.T) {
 	withTokens, without, broken := fake.NewClientset(), fake.NewClientset(), fake.NewClientset()
-	withTokens.Resources = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "serviceaccounts/token"}}}}
+	withTokens.Resources = []*metav1.APIResourceList{{
+		GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "serviceaccounts/token"}},
+	}}
 	without.Resources = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "pods"}}}}
 
 	for _, tc := range []struct {

@@ -74,10 +74,11 @@ func followSecret(ctx context.Context, cfg *Config, local kubernetes.Interface, 
 			continue
 		}
 		if err := p.usable(latest); err != nil {
-			cfg.Log.Info("The remote kubeconfig has changed and cannot be used: the one of before is kept",
-				"secret", cfg.KubeconfigSecretName, "because", untrusted.Text(err.Error()))
+			cfg.Log.Info("Ignoring invalid remote kubeconfig, keeping the previous one",
+				"secret", cfg.KubeconfigSecretName, "reason", untrusted.Text(err.Error()))
 			continue
 		}
-		return fmt.Errorf("the remote kubeconfig, Secret %s/%s, has changed: it is used from the next start", cfg.TenantNamespace, cfg.KubeconfigSecretName)
+		return fmt.Errorf("the remote kubeconfig, Secret %s/%s, has changed: exiting, the next process uses it",
+			cfg.TenantNamespace, cfg.KubeconfigSecretName)
 	}
 }

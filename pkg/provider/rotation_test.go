@@ -34,17 +34,19 @@ func TestAChangedKubeconfigEndsTheVirtualKubelet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := runConfig(t, "http://home")
-			identities := identitymanager.NewCertificateIdentityReader(t.Context(), nil, fake.NewClientset(), cfg.Home, cfg.HomeCluster, nil)
+			identities := identitymanager.NewCertificateIdentityReader(t.Context(), nil, fake.NewClientset(),
+				cfg.Home, cfg.HomeCluster, nil)
 			synctest.Test(t, func(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				defer stop()
 				local := fake.NewClientset(secretOf(&cfg, tc.early))
 				ended := make(chan error, 1)
 				go func() {
-					ended <- followSecret(ctx, &cfg, local, &peering{secret: secretOf(&cfg, used), usable: func(secret *corev1.Secret) error {
+					usable := func(secret *corev1.Secret) error {
 						_, err := remoteConfig(&cfg, secret, identities)
 						return err
-					}})
+					}
+					ended <- followSecret(ctx, &cfg, local, &peering{secret: secretOf(&cfg, used), usable: usable})
 				}()
 				time.Sleep(secretSettles / 2)
 				secrets := local.CoreV1().Secrets(cfg.TenantNamespace)

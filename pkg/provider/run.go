@@ -82,14 +82,16 @@ func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, election
 	if err != nil {
 		return fmt.Errorf("home cluster: %w", err)
 	}
-	allowed, err := process.Eventually(ctx, cfg.Log, cfg.StartupTimeout, "review of the rights", func(ctx context.Context) (bool, error) {
+	const review = "review of the permission to read Configurations"
+	allowed, err := process.Eventually(ctx, cfg.Log, cfg.StartupTimeout, review, func(ctx context.Context) (bool, error) {
 		return mayReadConfigurations(ctx, local)
 	})
 	if err != nil {
 		return process.IfNotDone(ctx, err)
 	}
 	if !allowed {
-		cfg.Log.Info("Configurations may not be read: addresses are translated by the flags", "given", cfg.Addresses.Table != nil)
+		cfg.Log.Info("No permission to read Configurations, translating addresses by --remote-pod-cidr and --remote-external-cidr",
+			"flagsSet", cfg.Addresses.Table != nil)
 	}
 	network := netconfig.NewWatcher(watches, netconfig.Options{
 		Cluster: cfg.ForeignCluster, All: cfg.Addresses.Direct, Table: cfg.Addresses.Table, NoConfigurations: !allowed,
@@ -127,9 +129,10 @@ func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, election
 	}
 
 	// 3. The reflection.
-	reflection, err := process.Eventually(ctx, cfg.Log, cfg.StartupTimeout, "home cluster's API", func(context.Context) (*Reflection, error) {
+	compose := func(context.Context) (*Reflection, error) {
 		return Compose(cfg, clients, peering.virtualNode.Spec.OffloadingPatch, sources, metrics, events)
-	})
+	}
+	reflection, err := process.Eventually(ctx, cfg.Log, cfg.StartupTimeout, "home cluster's API", compose)
 	if err != nil {
 		return process.IfNotDone(ctx, err)
 	}

@@ -23,7 +23,9 @@ func runConfig(t *testing.T, host string) Config {
 		Log: testr.New(t), Home: &rest.Config{Host: host}, HomeCluster: "home", ForeignCluster: "p1",
 		KubeconfigSecretName: "kubeconfig", PodName: "pod", VirtualNode: "vnode", TenantNamespace: "liqo-tenant-p1",
 		VirtualNodeNamespace: "liqo-tenant-p1", Node: NodeConfig{Name: "vnode", IP: "127.0.0.1"},
-		Lease:         LeaseConfig{Times: election.Times{Duration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: time.Second}},
+		Lease: LeaseConfig{Times: election.Times{
+			Duration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: time.Second,
+		}},
 		HealthAddress: "127.0.0.1:0", StartupTimeout: time.Minute, RequestTimeout: time.Minute,
 	}
 }

@@ -71,17 +71,19 @@ func readPeering(ctx context.Context, cfg *Config, local kubernetes.Interface) (
 	}
 
 	what = fmt.Sprintf("VirtualNode %s/%s (environment VIRTUALNODE_NAME, POD_NAMESPACE)", cfg.VirtualNodeNamespace, cfg.VirtualNode)
-	if p.virtualNode, err = process.Eventually(ctx, cfg.Log, cfg.StartupTimeout, what, func(ctx context.Context) (*offloadingv1beta1.VirtualNode, error) {
+	getVirtualNode := func(ctx context.Context) (*offloadingv1beta1.VirtualNode, error) {
 		vn := &offloadingv1beta1.VirtualNode{}
 		return vn, cl.Get(ctx, client.ObjectKey{Namespace: cfg.VirtualNodeNamespace, Name: cfg.VirtualNode}, vn)
-	}); err != nil {
+	}
+	if p.virtualNode, err = process.Eventually(ctx, cfg.Log, cfg.StartupTimeout, what, getVirtualNode); err != nil {
 		return nil, err
 	}
 
 	what = fmt.Sprintf("ForeignCluster with id %q (--foreign-cluster-id)", cfg.ForeignCluster)
-	p.foreignCluster, err = process.Eventually(ctx, cfg.Log, cfg.StartupTimeout, what, func(ctx context.Context) (*liqov1beta1.ForeignCluster, error) {
+	getForeignCluster := func(ctx context.Context) (*liqov1beta1.ForeignCluster, error) {
 		return fcutils.GetForeignClusterByID(ctx, cl, cfg.ForeignCluster)
-	})
+	}
+	p.foreignCluster, err = process.Eventually(ctx, cfg.Log, cfg.StartupTimeout, what, getForeignCluster)
 	return p, err
 }
 

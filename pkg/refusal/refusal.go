@@ -58,7 +58,8 @@ func by(virtualNode string, pod *corev1.Pod) (Refusal, bool) {
 		}
 		reason, exceeded, _ := strings.Cut(c.Reason, ":")
 		return Refusal{
-			VirtualNode: virtualNode, Reason: reason, Exceeded: corev1.ResourceName(exceeded), Message: c.Message, At: c.LastTransitionTime.Time,
+			VirtualNode: virtualNode, Reason: reason, Exceeded: corev1.ResourceName(exceeded),
+			Message: c.Message, At: c.LastTransitionTime.Time,
 		}, true
 	}
 	return Refusal{}, false

@@ -28,7 +28,9 @@ func pod(conditions ...corev1.PodCondition) *corev1.Pod {
 			Namespace: "ns", Name: "a", UID: "uid-a", Labels: map[string]string{"brokering.liqo.io/virtual-node": "p1-gpu"},
 			Annotations: map[string]string{"brokering.liqo.io/assigned-at": noon.Add(-200 * time.Millisecond).Format(time.RFC3339Nano)},
 		},
-		Status: corev1.PodStatus{Conditions: append(conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})},
+		Status: corev1.PodStatus{
+			Conditions: append(conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}),
+		},
 	}
 }
 
@@ -55,7 +57,8 @@ func TestARefusalIsReadAndReportedOncePerAssignment(t *testing.T) {
 		},
 		"refused by another VirtualNode before": {pod(condition("p2", noon, corev1.ConditionTrue, "full")), "", true},
 		"refused by both": {
-			pod(condition("p2", noon, corev1.ConditionTrue, "p2 is full"), condition("p1-gpu", noon, corev1.ConditionTrue, "full")), "full", false,
+			pod(condition("p2", noon, corev1.ConditionTrue, "p2 is full"), condition("p1-gpu", noon, corev1.ConditionTrue, "full")),
+			"full", false,
 		},
 		"refused for another reason":                     {pod(condition("p1-gpu", noon, corev1.ConditionTrue, "fuller")), "fuller", true},
 		"the condition is false":                         {pod(condition("p1-gpu", noon, corev1.ConditionFalse, "full")), "", true},
@@ -104,12 +107,16 @@ func TestWhatIsReportedIsRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset(pod())
-			want := Refusal{VirtualNode: "p1-gpu", Reason: tc.reason, Exceeded: tc.exceeded, Message: "p1: full", At: noon.Truncate(time.Second)}
+			want := Refusal{
+				VirtualNode: "p1-gpu", Reason: tc.reason, Exceeded: tc.exceeded,
+				Message: "p1: full", At: noon.Truncate(time.Second),
+			}
 			_, err := Report(t.Context(), client.CoreV1().Pods("ns"), pod(), want)
 			require.NoError(t, err)
 			now, err := client.CoreV1().Pods("ns").Get(t.Context(), "a", metav1.GetOptions{})
 			require.NoError(t, err)
-			require.True(t, slices.ContainsFunc(now.Status.Conditions, func(c corev1.PodCondition) bool { return c.Reason == tc.condition }))
+			hasReason := func(c corev1.PodCondition) bool { return c.Reason == tc.condition }
+			require.True(t, slices.ContainsFunc(now.Status.Conditions, hasReason))
 			read, found := Of(now)
 			require.True(t, found)
 			read.At = read.At.UTC()

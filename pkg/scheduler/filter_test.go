@@ -98,13 +98,15 @@ func TestFilters(t *testing.T) {
 			reason:   "virtual kubelet serves another node",
 		},
 		"of slices that take no pod, the reason is that of the one that may soon": {
-			provider: ready("q", granted(Slice{VirtualNode: "q1", Filter: verdict.NotReady}, Slice{VirtualNode: "q2", Filter: verdict.Terminating})),
-			reason:   "not ready",
+			provider: ready("q", granted(
+				Slice{VirtualNode: "q1", Filter: verdict.NotReady}, Slice{VirtualNode: "q2", Filter: verdict.Terminating},
+			)),
+			reason: "not ready",
 		},
 		"a refusal is remembered": {
 			provider: ready("q"),
 			pod:      asking(func(p *Pod) { p.Refused = map[string]time.Time{"q": now.Add(time.Second)} }),
-			reason:   "refused lately",
+			reason:   "in back-off",
 		},
 		"for its time": {
 			provider: ready("q"),
@@ -119,7 +121,7 @@ func TestFilters(t *testing.T) {
 		"refusals by too many slices are this one's, too": {
 			provider: ready("q"),
 			pod:      asking(func(p *Pod) { p.Refused = map[string]time.Time{"r": now, "": now.Add(time.Second)} }),
-			reason:   "refused lately",
+			reason:   "in back-off",
 		},
 		"unless it has its own": {
 			provider: ready("q"),
@@ -284,7 +286,8 @@ func TestACostlyExpressionIsGivenUp(t *testing.T) {
 	for _, v := range d.Verdicts {
 		filters = append(filters, v.Filter)
 	}
-	require.Equal(t, []verdict.Filter{verdict.Failed, verdict.Failed, verdict.Failed, verdict.Failed, verdict.Failed}, filters, "y would be kept out, but is not asked")
+	require.Equal(t, []verdict.Filter{verdict.Failed, verdict.Failed, verdict.Failed, verdict.Failed, verdict.Failed}, filters,
+		"y would be kept out, but is not asked")
 	require.ErrorIs(t, d.Err, cel.ErrExpression)
 	require.ErrorContains(t, d.Err, "cost limit exceeded")
 }

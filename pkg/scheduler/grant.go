@@ -134,7 +134,8 @@ func (b *Budget) Beyond(creator string, d Demand) string {
 		quantity := resources.Quantity(name, max(amount, 0))
 		return quantity.String()
 	}
-	return fmt.Sprintf("exceeds the remaining %s: %s: %s requested, %s granted", whose, name, text(lacks.wanted.Amount), text(lacks.granted))
+	return fmt.Sprintf("exceeds the remaining %s: %s: %s requested, %s granted",
+		whose, name, text(lacks.wanted.Amount), text(lacks.granted))
 }
 
 // lack is a resource of which not enough is free.

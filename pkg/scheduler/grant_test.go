@@ -76,7 +76,8 @@ func TestPodsWithAndWithoutAUserFitIntoTheSum(t *testing.T) {
 	require.True(t, s.Budget("c1", grant).Fits("two", cpu(2000)))
 	s.Assign(Assignment{UID: "b", Account: Account{"c1", ""}, Requests: amounts{"cpu": 2500}})
 	require.False(t, s.Budget("c1", grant).Fits("two", cpu(501)), "500m are left of all")
-	require.Equal(t, "exceeds the remaining grants of consumer c1: cpu: 501m requested, 4 granted", s.Budget("c1", grant).Beyond("two", cpu(501)))
+	require.Equal(t, "exceeds the remaining grants of consumer c1: cpu: 501m requested, 4 granted",
+		s.Budget("c1", grant).Beyond("two", cpu(501)))
 	require.True(t, s.Budget("c1", grant).Fits("two", cpu(500)))
 	s.Release(HolderOf("b"))
 	require.True(t, s.Budget("c1", grant).Fits("two", cpu(2000)))
@@ -101,7 +102,10 @@ func TestSumsOfAccountsDoNotOverflow(t *testing.T) {
 	s := stateOf(ready("q"))
 	for i := range 2000 {
 		uid := typesUID(strconv.Itoa(i))
-		s.Assign(Assignment{UID: uid, Account: Account{"c1", strconv.Itoa(i % 2)}, Place: Place{strconv.Itoa(i), "q"}, Requests: resources.Amounts{"cpu": math.MaxInt64}})
+		s.Assign(Assignment{
+			UID: uid, Account: Account{"c1", strconv.Itoa(i % 2)}, Place: Place{strconv.Itoa(i), "q"},
+			Requests: resources.Amounts{"cpu": math.MaxInt64},
+		})
 	}
 	budget := s.Budget("c1", &Grant{Sum: resources.Amounts{"cpu": math.MaxInt64}})
 	require.False(t, budget.Fits("", s.Demand(resources.Amounts{"cpu": 1})))

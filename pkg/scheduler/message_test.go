@@ -64,9 +64,11 @@ func TestMessages(t *testing.T) {
 func TestTheMessageOfAPodThatWaitsHasNoCounts(t *testing.T) {
 	disabled := func(p *Provider) { p.Enabled = false }
 	for message, providers := range map[string][]Provider{
-		"no provider cluster fits: there is none":              nil,
-		"no provider cluster fits: disabled":                   {ready("q", disabled), ready("r", disabled)},
-		"no provider cluster fits: disabled, insufficient cpu": {ready("q", granted(sliceOf("q", 1, gi))), ready("r", disabled), ready("s", granted(sliceOf("s", 1, gi)))},
+		"no provider clusters available":     nil,
+		"no provider cluster fits: disabled": {ready("q", disabled), ready("r", disabled)},
+		"no provider cluster fits: disabled, insufficient cpu": {
+			ready("q", granted(sliceOf("q", 1, gi))), ready("r", disabled), ready("s", granted(sliceOf("s", 1, gi))),
+		},
 	} {
 		d := decide(stateOf(providers...), asking(), nil)
 		require.Equal(t, message, d.Waiting())

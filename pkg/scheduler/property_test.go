@@ -67,7 +67,9 @@ func drawProvider(t *rapid.T, id string) Provider {
 	for i := range rapid.IntRange(0, 3).Draw(t, "slices") {
 		slice := Slice{VirtualNode: fmt.Sprintf("%s-%d", id, i), Granted: drawAmounts.Draw(t, "granted")}
 		if !mostly("slice takes pods") {
-			slice.Filter = rapid.SampledFrom([]verdict.Filter{verdict.ServesAnotherNode, verdict.NameNotUnique, verdict.Terminating, verdict.NotReady}).Draw(t, "filter")
+			slice.Filter = rapid.SampledFrom([]verdict.Filter{
+				verdict.ServesAnotherNode, verdict.NameNotUnique, verdict.Terminating, verdict.NotReady,
+			}).Draw(t, "filter")
 		}
 		p.Slices = append(p.Slices, slice)
 	}

@@ -212,7 +212,9 @@ func TestPluginsWithoutAnythingToWeigh(t *testing.T) {
 }
 
 func TestTiesAreBrokenByName(t *testing.T) {
-	for _, policy := range []*Policy{nil, weighing("free"), {Weights: []score.Weight{}}, {Weights: []score.Weight{{Plugin: "free", Weight: 0}}}} {
+	for _, policy := range []*Policy{
+		nil, weighing("free"), {Weights: []score.Weight{}}, {Weights: []score.Weight{{Plugin: "free", Weight: 0}}},
+	} {
 		d := decide(stateOf(ready("r"), ready("q"), ready("s")), asking(), policy)
 		require.Equal(t, "q", d.Provider)
 	}

@@ -116,7 +116,7 @@ func (t *Tracing) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
-		t.log.Error(err, "Cannot send the last spans")
+		t.log.Error(err, "Failed to export the last spans")
 		// The provider leaves them to be sent, batch by batch. As ctx has ended, the exporter cuts off what it is
 		// sending.
 		_ = t.exporter.SpanExporter.Shutdown(ctx)
@@ -143,7 +143,7 @@ type complaining struct {
 
 func (c *complaining) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	if err := c.SpanExporter.ExportSpans(ctx, spans); err != nil {
-		c.now.Do(func() { c.log.Error(err, "Cannot send spans; they are dropped", "spans", len(spans)) })
+		c.now.Do(func() { c.log.Error(err, "Failed to export spans, dropping them", "spans", len(spans)) })
 	}
 	return nil
 }

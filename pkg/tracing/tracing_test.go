@@ -28,7 +28,9 @@ type collector struct {
 	received chan *tracev1.ResourceSpans
 }
 
-func (c *collector) Export(_ context.Context, request *collectorv1.ExportTraceServiceRequest) (*collectorv1.ExportTraceServiceResponse, error) {
+func (c *collector) Export(
+	_ context.Context, request *collectorv1.ExportTraceServiceRequest,
+) (*collectorv1.ExportTraceServiceResponse, error) {
 	for _, spans := range request.GetResourceSpans() {
 		c.received <- spans
 	}
@@ -95,7 +97,10 @@ func TestTheCollectorIsVerified(t *testing.T) {
 	require.Equal(t, "trusted", (<-c.received).GetScopeSpans()[0].GetSpans()[0].GetName())
 
 	var lines []string
-	stranger, err := Start(t.Context(), Config{Endpoint: address, Sampling: 1, Log: funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})})
+	stranger, err := Start(t.Context(), Config{
+		Endpoint: address, Sampling: 1,
+		Log: funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}),
+	})
 	require.NoError(t, err)
 	_, span = stranger.Tracer().Start(t.Context(), "untrusted")
 	span.End()

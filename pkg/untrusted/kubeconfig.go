@@ -57,14 +57,14 @@ func checkInline(kubeconfig []byte) error {
 			Extensions: user.Extensions,
 		}
 		if !reflect.DeepEqual(inline, *user) {
-			return &AddressError{"the kubeconfig of the provider has more for a user than client-certificate-data, client-key-data " +
-				"and token: no file, command, password or other identity that it names is used"}
+			return &AddressError{"the kubeconfig of the provider has user fields other than client-certificate-data, client-key-data " +
+				"and token: files, commands, passwords and other identities are not allowed"}
 		}
 	}
 	for _, cluster := range config.Clusters {
 		if cluster.CertificateAuthority != "" {
-			return &AddressError{"the kubeconfig of the provider names a file (certificate-authority): it must have " +
-				"certificate-authority-data"}
+			return &AddressError{"the kubeconfig of the provider names a file (certificate-authority): set " +
+				"certificate-authority-data instead"}
 		}
 	}
 	return nil
@@ -79,13 +79,13 @@ func checkAddress(config *rest.Config, proxies []string) error {
 	if err != nil {
 		return &AddressError{"status.authParams.apiServer of the provider's ResourceSlice is not valid: " + Text(err.Error())}
 	}
-	const must = "status.authParams.apiServer of the provider's ResourceSlice %s: the provider must give the https URL of its " +
+	const must = "status.authParams.apiServer of the provider's ResourceSlice %s: the provider must set it to the https URL of its " +
 		"API server (apiServer.address of its Liqo)"
 	switch {
 	case host.Scheme != "https":
-		return &AddressError{fmt.Sprintf(must, "is not of https")}
+		return &AddressError{fmt.Sprintf(must, "is not an https URL")}
 	case host.User != nil:
-		return &AddressError{fmt.Sprintf(must, "has a user")}
+		return &AddressError{fmt.Sprintf(must, "contains a user name")}
 	case config.Insecure:
 		return &AddressError{"the kubeconfig of the provider does not verify certificates (insecure-skip-tls-verify)"}
 	case config.Proxy == nil || slices.Contains(proxies, AnyProxy):

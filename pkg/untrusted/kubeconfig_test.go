@@ -16,15 +16,20 @@ import (
 func TestCredentialsAreThoseInTheKubeconfig(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(file, []byte("of this process"), 0o600))
-	const files, authority = "has more for a user than", "names a file (certificate-authority)"
+	const files, authority = "has user fields other than", "names a file (certificate-authority)"
 	for name, tc := range map[string]struct{ user, cluster, because string }{
-		"a certificate":              {user: "{client-certificate-data: eA==, client-key-data: eA==}"},
-		"a token":                    {user: "{token: x}"},
-		"nothing":                    {user: "{}"},
-		"an authority":               {user: "{}", cluster: ", certificate-authority-data: eA=="},
-		"a file with a token":        {user: "{tokenFile: " + file + "}", because: files},
-		"beside a certificate":       {user: "{client-certificate-data: eA==, client-key-data: eA==, tokenFile: " + file + "}", because: files},
-		"a command":                  {user: "{exec: {apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: /bin/true}}", because: files},
+		"a certificate":       {user: "{client-certificate-data: eA==, client-key-data: eA==}"},
+		"a token":             {user: "{token: x}"},
+		"nothing":             {user: "{}"},
+		"an authority":        {user: "{}", cluster: ", certificate-authority-data: eA=="},
+		"a file with a token": {user: "{tokenFile: " + file + "}", because: files},
+		"beside a certificate": {
+			user: "{client-certificate-data: eA==, client-key-data: eA==, tokenFile: " + file + "}", because: files,
+		},
+		"a command": {
+			user:    "{exec: {apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: /bin/true}}",
+			because: files,
+		},
 		"a plugin":                   {user: "{auth-provider: {name: oidc}}", because: files},
 		"a file with a certificate":  {user: "{client-certificate: " + file + ", client-key-data: eA==}", because: files},
 		"a file with a key":          {user: "{client-certificate-data: eA==, client-key: " + file + "}", because: files},

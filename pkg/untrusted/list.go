@@ -179,7 +179,7 @@ func readList[T any](ctx context.Context, body io.Reader, left *int, each func(*
 		return "", err
 	}
 	if !found {
-		return "", errors.New("the answer is no list")
+		return "", errors.New("the response is not a list")
 	}
 	return next, nil
 }
@@ -190,7 +190,7 @@ func items[T any](l *listReader, left *int, each func(*T)) error {
 		return err // Kubernetes' libraries write null for an empty list, if they wrote it at all.
 	}
 	if first != json.Delim('[') {
-		return errors.New("its items are no list")
+		return errors.New("items is not an array")
 	}
 	for l.more() {
 		var item T
@@ -211,7 +211,7 @@ func (l *listReader) kind() error {
 		return err
 	}
 	if kind != "" && !strings.HasSuffix(string(kind), "List") {
-		return fmt.Errorf("the answer is a %s, not a list", kind)
+		return fmt.Errorf("the response is a %s, not a list", kind)
 	}
 	return nil
 }
@@ -224,7 +224,7 @@ func (l *listReader) next() (token string, err error) {
 		return "", err
 	}
 	if len(metadata.Continue) > maxToken {
-		return "", errors.New("the token of its next chunk is too long")
+		return "", errors.New("the continue token is too long")
 	}
 	return metadata.Continue, nil
 }
@@ -248,7 +248,7 @@ func (l *listReader) expect(want json.Delim) error {
 		err = io.ErrUnexpectedEOF
 	}
 	if err == nil && got != want {
-		err = errors.New("the answer is no list")
+		err = errors.New("the response is not a list")
 	}
 	return err
 }
@@ -289,7 +289,7 @@ type Name string
 // UnmarshalJSON implements json.Unmarshaler.
 func (n *Name) UnmarshalJSON(data []byte) error {
 	if len(data) > maxName {
-		return fmt.Errorf("a name of %d bytes", len(data))
+		return fmt.Errorf("a name of %d bytes is too long", len(data))
 	}
 	return json.Unmarshal(data, (*string)(n))
 }
@@ -304,7 +304,7 @@ func (f *Few[T]) UnmarshalJSON(data []byte) error {
 	if first, err := decoder.Token(); err != nil || first == nil {
 		return err
 	} else if first != json.Delim('[') {
-		return errors.New("it is no list")
+		return errors.New("not an array")
 	}
 	for decoder.More() && len(*f) < maxElements {
 		var element T

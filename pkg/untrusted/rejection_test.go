@@ -19,7 +19,8 @@ import (
 
 func TestARejectionIsNoSilence(t *testing.T) {
 	status := func(code int) error {
-		return fmt.Errorf("list: %w", kerrors.NewGenericServerResponse(code, "get", schema.GroupResource{}, "", "remote error: tls: bad certificate", 0, true))
+		return fmt.Errorf("list: %w",
+			kerrors.NewGenericServerResponse(code, "get", schema.GroupResource{}, "", "remote error: tls: bad certificate", 0, true))
 	}
 	for name, tc := range map[string]struct {
 		err  error
@@ -50,10 +51,13 @@ func TestAHandshakeThatFailsByACertificateIsARejection(t *testing.T) {
 	trusted := x509.NewCertPool()
 	trusted.AddCert(server.Certificate())
 	for name, config := range map[string]*tls.Config{
-		"the CA of the server is not trusted":   {RootCAs: x509.NewCertPool()},
-		"the certificate is for another name":   {RootCAs: trusted, ServerName: "other.example"},
-		"the server demands a certificate":      {RootCAs: trusted},
-		"the server trusts no such certificate": {RootCAs: trusted, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &server.TLS.Certificates[0], nil }},
+		"the CA of the server is not trusted": {RootCAs: x509.NewCertPool()},
+		"the certificate is for another name": {RootCAs: trusted, ServerName: "other.example"},
+		"the server demands a certificate":    {RootCAs: trusted},
+		"the server trusts no such certificate": {
+			RootCAs:              trusted,
+			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &server.TLS.Certificates[0], nil },
+		},
 	} {
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
 		_, err := client.Get(server.URL)

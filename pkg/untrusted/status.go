@@ -94,7 +94,7 @@ func PodStatus(status *corev1.PodStatus) *corev1.PodStatus {
 func LeastStatus(out *corev1.PodStatus) *corev1.PodStatus {
 	left := &corev1.PodStatus{
 		Phase: out.Phase, StartTime: out.StartTime,
-		Reason: reasonStatusTooLarge, Message: "the provider cluster reports more than is shown here",
+		Reason: reasonStatusTooLarge, Message: "the status from the provider cluster is too large, so only some fields are shown",
 	}
 	if _, err := netip.ParseAddr(out.PodIP); err == nil {
 		left.PodIP, left.PodIPs = out.PodIP, []corev1.PodIP{{IP: out.PodIP}}

@@ -68,7 +68,8 @@ func TestTheStatusOfAPodIsBounded(t *testing.T) {
 				require.Equal(t, " e", got.ContainerStatuses[0].State.Terminated.Message)
 				require.Equal(t, "f g", got.NominatedNodeName)
 				require.EqualValues(t, "h i", got.QOSClass)
-				require.Equal(t, []corev1.ContainerStatus{{Name: "j ", Image: "k ", ImageID: "l ", ContainerID: "m "}}, got.EphemeralContainerStatuses)
+				require.Equal(t, []corev1.ContainerStatus{{Name: "j ", Image: "k ", ImageID: "l ", ContainerID: "m "}},
+					got.EphemeralContainerStatuses)
 			},
 		},
 		"of a status that is too large there is left what services need": {
@@ -78,7 +79,7 @@ func TestTheStatusOfAPodIsBounded(t *testing.T) {
 			func(t *testing.T, got corev1.PodStatus) {
 				require.Equal(t, corev1.PodStatus{
 					Phase: corev1.PodRunning, PodIP: "10.0.0.1", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}},
-					Reason: "StatusTooLarge", Message: "the provider cluster reports more than is shown here",
+					Reason: "StatusTooLarge", Message: "the status from the provider cluster is too large, so only some fields are shown",
 					Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, Reason: "StatusTooLarge"}},
 				}, got)
 			},

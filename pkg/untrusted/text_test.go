@@ -17,10 +17,12 @@ func TestText(t *testing.T) {
 		"nor one of four bytes":                 {strings.Repeat("🙂", MaxText), strings.Repeat("🙂", (MaxText-3)/4) + "…"},
 		"lines become one, and control is lost": {"a\nb\tc\x1b[31md\x00", "a b c [31md "},
 		"nothing turns or hides a text":         {"a\u202eb\u200bc\ufeffd\u2066e\u00a0f", "a b c d e f"},
-		"no marks cover other lines":            {"a" + strings.Repeat("\u0301", 300) + "b\u0301", "a" + strings.Repeat("\u0301", maxMarks) + "b\u0301"},
-		"nor those of the upper half":           {"a\u009b2Jb\u0085c\u007fd\u2028e\U000e0041f", "a 2Jb c d e f"},
-		"what is not UTF-8 is not kept":         {"a\xff\xfeb", "a b"},
-		"bytes that are no text are cut":        {strings.Repeat("\xff", 2*MaxText), " …"},
+		"no marks cover other lines": {
+			"a" + strings.Repeat("\u0301", 300) + "b\u0301", "a" + strings.Repeat("\u0301", maxMarks) + "b\u0301",
+		},
+		"nor those of the upper half":    {"a\u009b2Jb\u0085c\u007fd\u2028e\U000e0041f", "a 2Jb c d e f"},
+		"what is not UTF-8 is not kept":  {"a\xff\xfeb", "a b"},
+		"bytes that are no text are cut": {strings.Repeat("\xff", 2*MaxText), " …"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Text(tc.text)

@@ -55,7 +55,7 @@ type RedirectError struct {
 
 // Error implements error.
 func (e *RedirectError) Error() string {
-	return fmt.Sprintf("the provider redirects to %q (status %d): refused", e.Target, e.Code)
+	return fmt.Sprintf("the provider redirects to %q (status %d): redirects are not followed", e.Target, e.Code)
 }
 
 // TooLongError is the error of an answer that is longer than its limit.
@@ -66,7 +66,7 @@ type TooLongError struct {
 
 // Error implements error.
 func (e *TooLongError) Error() string {
-	return fmt.Sprintf("the provider's answer is longer than %d bytes: refused", e.Limit)
+	return fmt.Sprintf("the provider's response exceeds the limit of %d bytes", e.Limit)
 }
 
 // compressed is the Accept-Encoding of a request whose reader bounds the decompressed data. net/http decompresses

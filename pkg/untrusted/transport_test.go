@@ -116,11 +116,11 @@ func TestAnswersWithoutEndAreCut(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	_, err := probe(ctx, client)
-	require.ErrorContains(t, err, "the provider's answer is longer than 65536 bytes: refused")
+	require.ErrorContains(t, err, "the provider's response exceeds the limit of 65536 bytes")
 	_, err = client.CoreV1().Pods("ns").Get(ctx, "p", metav1.GetOptions{})
-	require.ErrorContains(t, err, "the provider's answer is longer than 4194304 bytes: refused")
+	require.ErrorContains(t, err, "the provider's response exceeds the limit of 4194304 bytes")
 	_, err = client.CoreV1().Pods("ns").List(ctx, metav1.ListOptions{})
-	require.ErrorContains(t, err, "the provider's answer is longer than 134217728 bytes: refused")
+	require.ErrorContains(t, err, "the provider's response exceeds the limit of 134217728 bytes")
 }
 
 func TestAnErrorWithoutEndIsCut(t *testing.T) {

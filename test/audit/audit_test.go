@@ -56,19 +56,23 @@ func TestWhatWasDoneIsComparedWithWhatMayBeDone(t *testing.T) {
 		}
 		return r
 	}
+	builtIn := metav1.ObjectMeta{Name: "built-in", Labels: map[string]string{ofKubernetes: "rbac-defaults"}}
 	c := fake.NewClientBuilder().WithObjects(
 		&rbacv1.ClusterRole{ObjectMeta: named("broker"), Rules: []rbacv1.PolicyRule{
 			rule("", "pods", "", "watch", "list", "delete"), rule("", "nodes/status", "broker", "patch"), rule("", "nodes", "", "patch"),
 		}},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: named("broker"), RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "broker"}, Subjects: subjects},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: named("broker"), RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "broker"}, Subjects: subjects,
+		},
 		&rbacv1.ClusterRole{ObjectMeta: named("others"), Rules: []rbacv1.PolicyRule{rule("", "pods", "", "create")}},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: named("others"), RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "others"}},
 		&rbacv1.Role{ObjectMeta: inB, Rules: []rbacv1.PolicyRule{rule("coordination.k8s.io", "leases", "", "update", "create")}},
 		&rbacv1.RoleBinding{ObjectMeta: inB, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: "leases"}, Subjects: subjects},
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "built-in", Labels: map[string]string{ofKubernetes: "rbac-defaults"}}, Rules: []rbacv1.PolicyRule{
-			rule("", "configmaps", "", "watch"),
-		}},
-		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "built-in"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "built-in"}, Subjects: subjects},
+		&rbacv1.ClusterRole{ObjectMeta: builtIn, Rules: []rbacv1.PolicyRule{rule("", "configmaps", "", "watch")}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "built-in"},
+			RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: "built-in"}, Subjects: subjects,
+		},
 	).Build()
 	grants, err := Grants(t.Context(), c, types.NamespacedName{Namespace: "b", Name: "broker"})
 	require.NoError(t, err)

@@ -74,7 +74,7 @@ func (b *bench) addressesOf(ctx context.Context, r *report, n int) error {
 	var waited, byLiqo []float64
 	for name, since := range running {
 		if mapped[name].IsZero() {
-			return fmt.Errorf("the address of %s is shown, and not mapped", name)
+			return fmt.Errorf("the address of %s is in its status but not mapped", name)
 		}
 		waited = append(waited, shown[name].Sub(since).Seconds())
 		byLiqo = append(byLiqo, max(0, mapped[name].Sub(since).Seconds()))

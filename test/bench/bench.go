@@ -60,14 +60,26 @@ var parts = []part{
 	{"latency", "the same with 100 ms between the clusters", distant, (*bench).deployment},
 	{"nodes", "1,000 and 5,000 pods at once: one node for three providers, and three virtual nodes of Liqo", pool, (*bench).nodes},
 	{"chain", "1,000 pods of a consumer through the broker, and through two hops of Liqo", pool, (*bench).chain},
-	{"steps", "where the time of one pod goes, over two hops", traced, (*bench).steps},
-	{"addresses", "how long pods of a consumer run until they have an address there", networked, (*bench).addresses},
+	{"steps", "how long each step of the start of one pod takes, over two hops", traced, (*bench).steps},
+	{"addresses", "how long running pods of a consumer wait for an address in its cluster", networked, (*bench).addresses},
 	{"failover", "a provider of 500 and of 2,000 pods is lost", pool, (*bench).failover},
 	{"drain", "a provider of 500 pods is drained", pool, (*bench).drain},
-	{"broker", "the broker by itself: 100 providers, 10,000 pods and then 20,000, 50 of which start and end a second", lone, (*bench).broker},
-	{"decisions", "how fast the scheduler decides", none, command("go", "test", "-C", "..", "-run=^$", "-bench=.", "-benchtime=2s", "./pkg/scheduler/")},
-	{"answers", "how fast the catalog answers one request", none, command("go", "test", "-C", "..", "-run=^$", "-bench=Load", "-benchtime=6000x", "./pkg/catalog/")},
-	{"catalog", "the catalog of 1,000 providers and 10,000 pods under load, and with 1,000 streams", none, command("go", "run", "./load", "-streams=1000")},
+	{
+		"broker", "the broker by itself: 100 providers, 10,000 pods and then 20,000, 50 of which start and end a second", lone,
+		(*bench).broker,
+	},
+	{
+		"decisions", "how fast the scheduler decides", none,
+		command("go", "test", "-C", "..", "-run=^$", "-bench=.", "-benchtime=2s", "./pkg/scheduler/"),
+	},
+	{
+		"answers", "how fast the catalog answers one request", none,
+		command("go", "test", "-C", "..", "-run=^$", "-bench=Load", "-benchtime=6000x", "./pkg/catalog/"),
+	},
+	{
+		"catalog", "the catalog of 1,000 providers and 10,000 pods under load, and with 1,000 streams", none,
+		command("go", "run", "./load", "-streams=1000"),
+	},
 }
 
 // bench is a run.
@@ -109,7 +121,7 @@ func (b *bench) run(ctx context.Context, chosen []part, out io.Writer) error {
 			return ctx.Err()
 		}
 	}
-	fmt.Fprintf(out, "\nmedians of all values, which are in %s\n", b.file)
+	fmt.Fprintf(out, "\nThe tables show medians. All values are in %s.\n", b.file)
 	if err := b.end(); err != nil {
 		return err
 	}
@@ -181,7 +193,9 @@ func (b *bench) end() error {
 
 // turns measures both sides alternately, for as many rounds as the run has. The first turn of a federation is not
 // counted: its API servers are still empty, unlike in all later turns.
-func (b *bench) turns(ctx context.Context, use func(context.Context, side) error, r *report, turn func(context.Context, side, *report) error) error {
+func (b *bench) turns(
+	ctx context.Context, use func(context.Context, side) error, r *report, turn func(context.Context, side, *report) error,
+) error {
 	one := func(of side, into *report) error {
 		if err := use(ctx, of); err != nil {
 			return fmt.Errorf("change to %s: %w", of, err)

@@ -304,7 +304,8 @@ func (m *brokerRun) nextLeader(ctx context.Context) error {
 func (m *brokerRun) leadsAfter(ctx context.Context, former string) (time.Time, error) {
 	for {
 		var lease coordinationv1.Lease
-		if err := m.home.Client.Get(ctx, client.ObjectKey{Namespace: sandbox.BrokerComponent, Name: sandbox.BrokerComponent}, &lease); err != nil {
+		key := client.ObjectKey{Namespace: sandbox.BrokerComponent, Name: sandbox.BrokerComponent}
+		if err := m.home.Client.Get(ctx, key, &lease); err != nil {
 			return time.Time{}, err
 		}
 		if now, err := m.BrokerLeader(ctx); err == nil && now != former {

@@ -98,7 +98,8 @@ func (c *crowd) add(ctx context.Context, name string) error {
 	}
 	foreignStatus, mapStatus := foreign.Status, mapped.Status
 	foreign.Spec.ClusterID, vn.Spec.ClusterID = liqov1beta1.ClusterID(name), liqov1beta1.ClusterID(name)
-	vn.Spec.Template = nil // Liqo's webhook sets it; it panics on a template that it has set itself (pkg/vkMachinery/forge, DestringifyArgument).
+	// Liqo's webhook sets it; it panics on a template that it has set itself (pkg/vkMachinery/forge, DestringifyArgument).
+	vn.Spec.Template = nil
 	lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
 	for _, o := range []client.Object{&tenant, &foreign, &secret, mapped, vn, &lease} {
 		c.rename(o, name)
@@ -169,7 +170,8 @@ func (c *crowd) renew(ctx context.Context) error {
 		}
 		name := c.names[i%len(c.names)]
 		renewed := fmt.Sprintf(`{"spec":{"renewTime":%q}}`, time.Now().UTC().Format(metav1.RFC3339Micro))
-		_, err := c.home.Kube.CoordinationV1().Leases(tenantOf(name)).Patch(ctx, name, types.MergePatchType, []byte(renewed), metav1.PatchOptions{})
+		_, err := c.home.Kube.CoordinationV1().Leases(tenantOf(name)).Patch(ctx, name, types.MergePatchType, []byte(renewed),
+			metav1.PatchOptions{})
 		if err != nil && ctx.Err() == nil {
 			return fmt.Errorf("lease of %s: %w", name, err)
 		}
@@ -207,10 +209,13 @@ func (c *crowd) kubelets(ctx context.Context, see func(pod *corev1.Pod, gone boo
 func (c *crowd) start(ctx context.Context, pod *corev1.Pod) error {
 	now := time.Now().UTC().Format(time.RFC3339)
 	status := fmt.Sprintf(`{"status":{"phase":"Running","podIP":"10.1.0.1","startTime":%q,`+
-		`"containerStatuses":[{"name":"main","image":"pause","imageID":"","ready":true,"started":true,"restartCount":0,"state":{"running":{"startedAt":%q}}}],`+
-		`"conditions":[{"type":"Ready","status":"True","lastTransitionTime":%q},{"type":"ContainersReady","status":"True","lastTransitionTime":%q}]}}`,
+		`"containerStatuses":[{"name":"main","image":"pause","imageID":"","ready":true,"started":true,"restartCount":0,`+
+		`"state":{"running":{"startedAt":%q}}}],`+
+		`"conditions":[{"type":"Ready","status":"True","lastTransitionTime":%q},`+
+		`{"type":"ContainersReady","status":"True","lastTransitionTime":%q}]}}`,
 		now, now, now, now)
-	_, err := c.home.Kube.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, []byte(status), metav1.PatchOptions{}, "status")
+	_, err := c.home.Kube.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, []byte(status),
+		metav1.PatchOptions{}, "status")
 	return client.IgnoreNotFound(err)
 }
 

@@ -45,7 +45,7 @@ func (s *sizes) Set(text string) error {
 	for _, word := range strings.Split(text, ",") {
 		n, err := strconv.Atoi(word)
 		if err != nil || n < 1 || n > maxPods {
-			return fmt.Errorf("%q is no number of pods from 1 to %d", word, maxPods)
+			return fmt.Errorf("%q is not a number of pods from 1 to %d", word, maxPods)
 		}
 		*s = append(*s, n)
 	}
@@ -75,13 +75,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&o.parts, "parts", "", "the parts to measure, separated by commas; default all")
-	flags.BoolVar(&o.list, "list", false, "list the parts and end")
-	flags.IntVar(&o.rounds, "rounds", 2, "how often each side has its turn, where there are two")
-	flags.Var(&o.sizes, "sizes", "numbers of pods instead of those of the parts, separated by commas")
-	flags.DurationVar(&o.timeout, "timeout", 30*time.Minute, "how long one step of a part may take")
-	flags.DurationVar(&o.churn, "churn", 5*time.Minute, "how long pods come and go in the part broker; an hour is a soak")
-	flags.BoolVar(&o.byKind, "requests", false, "show requests by what they ask for, as well, where they are counted")
-	flags.StringVar(&o.file, "json", "../dist/bench.json", "the file that gets every value")
+	flags.BoolVar(&o.list, "list", false, "list the parts and exit")
+	flags.IntVar(&o.rounds, "rounds", 2, "number of rounds per side, for parts that compare two sides")
+	flags.Var(&o.sizes, "sizes", "numbers of pods, separated by commas; default each part's own")
+	flags.DurationVar(&o.timeout, "timeout", 30*time.Minute, "timeout of each step of a part")
+	flags.DurationVar(&o.churn, "churn", 5*time.Minute, "how long the part broker creates and deletes pods; use 1h for a soak test")
+	flags.BoolVar(&o.byKind, "requests", false, "also show requests by kind, for parts that count requests")
+	flags.StringVar(&o.file, "json", "../dist/bench.json", "the file for all measured values, as JSON")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -272,7 +272,8 @@ func (b *bench) cordonOthers(ctx context.Context, of side, cordoned bool) error 
 			continue
 		}
 		body := fmt.Sprintf(`{"spec":{"unschedulable":%t}}`, cordoned)
-		_, err := b.Cluster(sandbox.Broker).Kube.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
+		_, err := b.Cluster(sandbox.Broker).Kube.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, []byte(body),
+			metav1.PatchOptions{})
 		if err != nil {
 			return err
 		}

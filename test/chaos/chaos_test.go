@@ -89,5 +89,5 @@ func TestAHistoryOfASlowMachineIsNotCounted(t *testing.T) {
 	assert.Equal(t, Alone{2, Quantiles{7, 7, 7, 7}, Quantiles{4, 4, 4, 4}}, s.Alone["drain"])
 	var text strings.Builder
 	all.Print(&text)
-	assert.Contains(t, text.String(), "1 more were not judged")
+	assert.Contains(t, text.String(), "1 more were not checked")
 }

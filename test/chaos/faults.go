@@ -100,7 +100,9 @@ func named(component, provider string) string {
 }
 
 // leader applies a fault to the leader of the broker, and over ends it.
-func leader(do func(*sandbox.Sandbox, string) error, over func(context.Context, *sandbox.Sandbox, string) error) func(context.Context, *sandbox.Sandbox, string) (undo, error) {
+func leader(
+	do func(*sandbox.Sandbox, string) error, over func(context.Context, *sandbox.Sandbox, string) error,
+) func(context.Context, *sandbox.Sandbox, string) (undo, error) {
 	return func(ctx context.Context, s *sandbox.Sandbox, _ string) (undo, error) {
 		name := ""
 		err := retried(ctx, func(ctx context.Context) (err error) {
@@ -180,7 +182,8 @@ func parted(ctx context.Context, s *sandbox.Sandbox, provider string) (undo, err
 			r := slice.Spec.Resources
 			asked = sandbox.Slice{CPU: r.Cpu().String(), Memory: r.Memory().String(), Pods: r.Pods().String()}
 		}
-		return errors.Join(client.IgnoreNotFound(home.Client.Delete(ctx, slice)), client.IgnoreNotFound(home.Client.Delete(ctx, virtualNode)))
+		return errors.Join(client.IgnoreNotFound(home.Client.Delete(ctx, slice)),
+			client.IgnoreNotFound(home.Client.Delete(ctx, virtualNode)))
 	})
 }
 
@@ -210,7 +213,9 @@ func rejected(ctx context.Context, s *sandbox.Sandbox, provider string) (undo, e
 // nodeDeleted deletes the Node of the broker, which the broker recreates.
 func nodeDeleted(ctx context.Context, s *sandbox.Sandbox, _ string) (undo, error) {
 	return func(context.Context) error { return nil }, retried(ctx, func(ctx context.Context) error {
-		return client.IgnoreNotFound(s.Cluster(sandbox.Broker).Client.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.BrokerNode()}}))
+		return client.IgnoreNotFound(s.Cluster(sandbox.Broker).Client.Delete(ctx, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: s.BrokerNode()},
+		}))
 	})
 }
 
@@ -219,7 +224,8 @@ func nodeDrained(ctx context.Context, s *sandbox.Sandbox, provider string) (undo
 	there := s.Cluster(provider)
 	return func(context.Context) error { return nil }, retried(ctx, func(ctx context.Context) error {
 		var list corev1.PodList
-		if err := there.Client.List(ctx, &list, client.MatchingLabels{consts.ManagedByLabelKey: consts.ManagedByShadowPodValue}); err != nil {
+		forwarded := client.MatchingLabels{consts.ManagedByLabelKey: consts.ManagedByShadowPodValue}
+		if err := there.Client.List(ctx, &list, forwarded); err != nil {
 			return err
 		}
 		for i := range list.Items {
@@ -276,13 +282,21 @@ func kinds() map[string]kind {
 		"home refuses":                      {home, 3, 20 * time.Second, killed(sandbox.Broker + "/kube-apiserver")},
 		"home's etcd is killed":             {home, 2, 15 * time.Second, withoutEtcd(true)},
 		"home's etcd hangs":                 {home, 2, 20 * time.Second, frozen(sandbox.Broker + "/etcd")},
-		"home's controllers stop":           {home, 3, 30 * time.Second, frozen(sandbox.Broker+"/kube-controller-manager", sandbox.Broker+"/liqo-controller-manager")},
-		"leader is killed": {brokers, 6, 20 * time.Second, leader((*sandbox.Sandbox).Kill, func(ctx context.Context, s *sandbox.Sandbox, name string) error {
-			return s.Restart(ctx, name)
-		})},
-		"leader stops": {brokers, 8, 40 * time.Second, leader((*sandbox.Sandbox).Freeze, func(_ context.Context, s *sandbox.Sandbox, name string) error {
-			return s.Resume(name)
-		})},
+		"home's controllers stop": {
+			home, 3, 30 * time.Second, frozen(sandbox.Broker+"/kube-controller-manager", sandbox.Broker+"/liqo-controller-manager"),
+		},
+		"leader is killed": {
+			brokers, 6, 20 * time.Second,
+			leader((*sandbox.Sandbox).Kill, func(ctx context.Context, s *sandbox.Sandbox, name string) error {
+				return s.Restart(ctx, name)
+			}),
+		},
+		"leader stops": {
+			brokers, 8, 40 * time.Second,
+			leader((*sandbox.Sandbox).Freeze, func(_ context.Context, s *sandbox.Sandbox, name string) error {
+				return s.Resume(name)
+			}),
+		},
 		"follower stops":                       {brokers, 3, 40 * time.Second, follower},
 		"consumer hangs":                       {consumer, 3, 40 * time.Second, frozen(atConsumer + "/kube-apiserver")},
 		"consumer refuses":                     {consumer, 3, 30 * time.Second, killed(atConsumer + "/kube-apiserver")},
@@ -293,13 +307,17 @@ func kinds() map[string]kind {
 		"virtual kubelet is killed":            {kubelet, 6, 30 * time.Second, killed("vk")},
 		"virtual kubelet stops":                {kubelet, 6, 40 * time.Second, frozen("vk")},
 		"drain":                                {spec, 8, pc, specified(func(s *v1alpha1.ProviderClusterSpec, on bool) { s.Drain = on })},
-		"cordon":                               {spec, 3, pc, specified(func(s *v1alpha1.ProviderClusterSpec, on bool) { s.Cordoned = on })},
-		"disable":                              {spec, 3, pc, specified(func(s *v1alpha1.ProviderClusterSpec, on bool) { s.Enabled = ptr.To(!on) })},
-		"ProviderClusters are deleted":         {home, 2, time.Second, deleted},
-		"part":                                 {both, 4, 30 * time.Second, parted},
-		"provider rejects the identity":        {both, 4, 45 * time.Second, rejected},
-		"provider's node is drained":           {plane, 4, time.Second, nodeDrained},
-		"Node is deleted":                      {home, 3, time.Second, nodeDeleted},
+		"cordon": {
+			spec, 3, pc, specified(func(s *v1alpha1.ProviderClusterSpec, on bool) { s.Cordoned = on }),
+		},
+		"disable": {
+			spec, 3, pc, specified(func(s *v1alpha1.ProviderClusterSpec, on bool) { s.Enabled = ptr.To(!on) }),
+		},
+		"ProviderClusters are deleted":  {home, 2, time.Second, deleted},
+		"part":                          {both, 4, 30 * time.Second, parted},
+		"provider rejects the identity": {both, 4, 45 * time.Second, rejected},
+		"provider's node is drained":    {plane, 4, time.Second, nodeDrained},
+		"Node is deleted":               {home, 3, time.Second, nodeDeleted},
 	}
 }
 

@@ -132,8 +132,14 @@ func (h *History) template(app string, completes int) corev1.PodTemplateSpec {
 		Spec: corev1.PodSpec{
 			TerminationGracePeriodSeconds: ptr.To(int64(2)),
 			Tolerations: []corev1.Toleration{
-				{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: h.tolerated},
-				{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: h.tolerated},
+				{
+					Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+					TolerationSeconds: h.tolerated,
+				},
+				{
+					Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+					TolerationSeconds: h.tolerated,
+				},
 			},
 			Containers: []corev1.Container{{
 				Name: "main", Image: "registry.k8s.io/pause:3.10",
@@ -163,7 +169,8 @@ func (h *History) workloads() (all []client.Object) {
 	never := h.template("never", 0)
 	never.Annotations[v1alpha1.FailoverAnnotation] = string(v1alpha1.FailoverNever)
 	all = append(all, &appsv1.StatefulSet{ObjectMeta: meta("db"), Spec: appsv1.StatefulSetSpec{
-		Replicas: ptr.To(int32(4)), PodManagementPolicy: appsv1.ParallelPodManagement, Selector: selects("db"), Template: h.template("db", 0),
+		Replicas: ptr.To(int32(4)), PodManagementPolicy: appsv1.ParallelPodManagement, Selector: selects("db"),
+		Template: h.template("db", 0),
 	}}, &appsv1.StatefulSet{ObjectMeta: meta("never"), Spec: appsv1.StatefulSetSpec{
 		Replicas: ptr.To(int32(3)), PodManagementPolicy: appsv1.ParallelPodManagement, Selector: selects("never"), Template: never,
 	}})
@@ -225,7 +232,8 @@ func (h *History) change(ctx context.Context, s *sandbox.Sandbox) error {
 		return client.IgnoreNotFound(c.Client.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: h.Name, Name: name}}))
 	default:
 		var pods corev1.PodList
-		if err := c.Client.List(ctx, &pods, client.InNamespace(h.Name), client.MatchingLabels{"app": "api"}); err != nil || len(pods.Items) == 0 {
+		err := c.Client.List(ctx, &pods, client.InNamespace(h.Name), client.MatchingLabels{"app": "api"})
+		if err != nil || len(pods.Items) == 0 {
 			return err
 		}
 		return client.IgnoreNotFound(c.Client.Delete(ctx, &pods.Items[h.random.IntN(len(pods.Items))]))
@@ -264,7 +272,9 @@ func (h *History) complete(ctx context.Context, p *sandbox.Cluster, namespace st
 				}}
 				for j := range pod.Status.ContainerStatuses {
 					pod.Status.ContainerStatuses[j].Ready = false
-					pod.Status.ContainerStatuses[j].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}}
+					pod.Status.ContainerStatuses[j].State = corev1.ContainerState{
+						Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"},
+					}
 				}
 				_ = p.Client.Status().Update(ctx, pod)
 			}

@@ -121,7 +121,8 @@ type stream struct {
 // follow records a stream until ctx ends. It resumes a watch that ended, also after a restart of the API server. If it
 // cannot resume, it lists again and counts a gap.
 func (r *recorder) follow(ctx context.Context, s *stream, first chan<- error) {
-	watcher, err := client.NewWithWatch(s.cluster.Config, client.Options{Scheme: s.cluster.Client.Scheme(), Mapper: s.cluster.Client.RESTMapper()})
+	watcher, err := client.NewWithWatch(s.cluster.Config,
+		client.Options{Scheme: s.cluster.Client.Scheme(), Mapper: s.cluster.Client.RESTMapper()})
 	if err != nil {
 		first <- err
 		return
@@ -170,7 +171,9 @@ func (r *recorder) relist(s *stream, known map[types.NamespacedName]client.Objec
 }
 
 // watch records until ctx ends or the watch cannot be resumed.
-func (r *recorder) watch(ctx context.Context, s *stream, watcher client.WithWatch, known map[types.NamespacedName]client.Object, list client.ObjectList) {
+func (r *recorder) watch(
+	ctx context.Context, s *stream, watcher client.WithWatch, known map[types.NamespacedName]client.Object, list client.ObjectList,
+) {
 	stream, err := watchtools.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &cache.ListWatch{
 		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
 			return watcher.Watch(ctx, list, &client.ListOptions{Namespace: s.namespace, Raw: &raw})

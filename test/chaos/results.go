@@ -41,13 +41,13 @@ func (r Result) String() string {
 	for _, f := range r.h.faults {
 		faults = append(faults, fmt.Sprintf("%s %s for %.0fs at %.0fs", f.provider, f.kind, f.takes.Seconds(), f.at.Seconds()))
 	}
-	text := fmt.Sprintf("%s: %d pods, %d events (%d gaps), all well %.0fs after the last of %d faults: %s", r.Name, r.Pods, r.Events, r.Gaps,
-		r.RecoverySeconds, r.Faults, strings.Join(faults, ", "))
+	text := fmt.Sprintf("%s: %d pods, %d events (%d gaps), recovered %.0fs after the last of %d faults: %s", r.Name, r.Pods,
+		r.Events, r.Gaps, r.RecoverySeconds, r.Faults, strings.Join(faults, ", "))
 	if r.Last != "" {
-		text += fmt.Sprintf("\n  at last %.200s", r.Last)
+		text += fmt.Sprintf("\n  last problem before recovery: %.200s", r.Last)
 	}
 	if r.TooSlow {
-		text += fmt.Sprintf("\n  not judged: the broker's API server took %.1fs to answer, without a fault", r.SlowestSeconds)
+		text += fmt.Sprintf("\n  not checked: the broker's API server took %.1fs to answer, without a fault", r.SlowestSeconds)
 	}
 	for _, violation := range r.Violations {
 		text += "\n  VIOLATION " + violation
@@ -130,19 +130,22 @@ func (all Results) Summary() Summary {
 // Print prints figures for all histories, and for each fault that happened by itself.
 func (all Results) Print(out io.Writer) {
 	s := all.Summary()
-	fmt.Fprintf(out, "%d histories with %d faults and %d pods, %d events (%d gaps): %d violations. All was well %.0fs (median), %.0fs (p90), %.0fs (p99), %.0fs (most) after the last fault\n",
-		s.Histories, s.Faults, s.Pods, s.Events, s.Gaps, s.Violations, s.RecoverySeconds.P50, s.RecoverySeconds.P90, s.RecoverySeconds.P99, s.RecoverySeconds.Max)
+	fmt.Fprintf(out, "%d histories with %d faults and %d pods, %d events (%d gaps): %d violations. Recovered %.0fs (median), "+
+		"%.0fs (p90), %.0fs (p99), %.0fs (max) after the last fault\n",
+		s.Histories, s.Faults, s.Pods, s.Events, s.Gaps, s.Violations,
+		s.RecoverySeconds.P50, s.RecoverySeconds.P90, s.RecoverySeconds.P99, s.RecoverySeconds.Max)
 	if s.NotJudged > 0 {
-		fmt.Fprintf(out, "%d more were not judged: the machine was too slow\n", s.NotJudged)
+		fmt.Fprintf(out, "%d more were not checked: the machine was too slow\n", s.NotJudged)
 	}
 	if len(s.Alone) == 0 {
 		return
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "fault\ttimes\tall Ready again after its beginning, median (most)\tall well after its end, median (most)")
+	fmt.Fprintln(w, "fault\truns\tall pods Ready again after its start, median (max)\trecovered after its end, median (max)")
 	for _, kind := range slices.Sorted(maps.Keys(s.Alone)) {
 		a := s.Alone[kind]
-		fmt.Fprintf(w, "%s\t%d\t%.0fs (%.0fs)\t%.0fs (%.0fs)\n", kind, a.Times, a.AgainSeconds.P50, a.AgainSeconds.Max, a.RecoverySeconds.P50, a.RecoverySeconds.Max)
+		fmt.Fprintf(w, "%s\t%d\t%.0fs (%.0fs)\t%.0fs (%.0fs)\n", kind, a.Times, a.AgainSeconds.P50, a.AgainSeconds.Max,
+			a.RecoverySeconds.P50, a.RecoverySeconds.Max)
 	}
 	_ = w.Flush()
 }

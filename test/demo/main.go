@@ -31,7 +31,7 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	once := flags.Bool("once", false, "end after the last act instead of staying up until Ctrl-C")
+	once := flags.Bool("once", false, "stop after the last step instead of staying up until Ctrl-C")
 	name := flags.String("name", "demo", "name of the sandbox")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -51,7 +51,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		err = newStory(s, stdout).run(ctx)
 	}
 	if err == nil {
-		fmt.Fprintf(stdout, "\nall of it took %.0f s\n", time.Since(began).Seconds())
+		fmt.Fprintf(stdout, "\nThe demo took %.0f s.\n", time.Since(began).Seconds())
 	}
 	if err == nil && !*once {
 		fmt.Fprintf(stdout, "\nThe federation stays up until Ctrl-C. Look around:\n")
@@ -61,7 +61,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintf(stdout, "  https://%s/\n", s.CatalogAddress())
 		<-ctx.Done()
 	}
-	fmt.Fprintln(stdout, "taking the federation down")
+	fmt.Fprintln(stdout, "stopping the federation")
 	if downErr := s.Down(); err == nil {
 		err = downErr
 	}
@@ -81,7 +81,8 @@ func open(ctx context.Context, s *sandbox.Sandbox, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "The dashboard: https://%s/ (with a certificate that it signed itself)\n", s.CatalogAddress())
-	fmt.Fprintf(stdout, "Sign in there as the operator with the token\n%s\nor as a user of %s with\n%s\n\n", operator, sandbox.Consumer(1), consumer)
+	fmt.Fprintf(stdout, "The dashboard: https://%s/ (with a self-signed certificate)\n", s.CatalogAddress())
+	fmt.Fprintf(stdout, "Sign in there as the operator with the token\n%s\nor as a user of %s with\n%s\n\n", operator,
+		sandbox.Consumer(1), consumer)
 	return nil
 }

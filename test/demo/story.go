@@ -116,7 +116,7 @@ func (s *story) prepare(ctx context.Context) error {
 
 // place creates the pods in the consumer and shows to which providers they are assigned.
 func (s *story) place(ctx context.Context) error {
-	s.say("%s creates %d pods. The broker's policy: price counts 3, free capacity 2, spreading 2.\n", s.consumer.Name, replicas)
+	s.say("%s creates %d pods. The broker's policy has these weights: price 3, free capacity 2, spread 2.\n", s.consumer.Name, replicas)
 	if err := s.consumer.Client.Create(ctx, deployment()); err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (s *story) disable(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.say("\n%s is disabled, and %s asks for %d more pods: what is there stays, what is new goes elsewhere.", out, s.consumer.Name, added)
+	s.say("\n%s is disabled, and %s creates %d more pods: existing pods stay, new pods go to other providers.", out, s.consumer.Name, added)
 	pc := &v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: out}}
 	if err := s.broker.Client.Patch(ctx, pc, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"enabled":false}}`))); err != nil {
 		return err
@@ -181,7 +181,7 @@ func (s *story) disable(ctx context.Context) error {
 // kill kills a provider as a power failure does, and shows the moves as they happen.
 func (s *story) kill(ctx context.Context) error {
 	lost := cast()[1].name
-	s.say("\n%s loses power. Its pods move %s later.", lost, failoverAfter)
+	s.say("\n%s loses power. Its pods move to other providers after %s.", lost, failoverAfter)
 	if err := s.Kill(lost); err != nil {
 		return err
 	}

@@ -118,7 +118,9 @@ func TestTheBrokerApprovesTheCertificateOfItsNodeOnly(t *testing.T) {
 		"of one that begins alike":            {forged(named("system:node:liqo-broker-1")), notOwn},
 		"of a user":                           {forged(named("kubernetes-admin")), notOwn},
 		"with another common name in its own": {forged(named("system:node:liqo-broker\x00")), notOwn},
-		"of another group":                    {forged(func(r *x509.CertificateRequest) { r.Subject.Organization = []string{"system:mastes"} }), notOwn},
+		"of another group": {
+			forged(func(r *x509.CertificateRequest) { r.Subject.Organization = []string{"system:mastes"} }), notOwn,
+		},
 		"of one more group": {
 			forged(func(r *x509.CertificateRequest) {
 				r.Subject.Organization = append(r.Subject.Organization, "system:masters")
@@ -127,18 +129,28 @@ func TestTheBrokerApprovesTheCertificateOfItsNodeOnly(t *testing.T) {
 		"without a group":             {forged(func(r *x509.CertificateRequest) { r.Subject.Organization = nil }), notOwn},
 		"with the name of another":    {forged(func(r *x509.CertificateRequest) { r.DNSNames = []string{"worker-1"} }), notOwn},
 		"with one as long as its own": {forged(func(r *x509.CertificateRequest) { r.DNSNames = []string{"liqo-network-manages"} }), notOwn},
-		"with another name as well":   {forged(func(r *x509.CertificateRequest) { r.DNSNames = []string{ipam.ServiceName, "worker-1"} }), notOwn},
-		"without an address":          {forged(func(r *x509.CertificateRequest) { r.IPAddresses = nil }), notOwn},
-		"with the address of another": {forged(func(r *x509.CertificateRequest) { r.IPAddresses = append(r.IPAddresses, net.IPv4(10, 0, 0, 8)) }), notOwn},
-		"with a URI":                  {forged(func(r *x509.CertificateRequest) { r.URIs = []*url.URL{{Scheme: "spiffe", Host: "x"}} }), notOwn},
-		"with a mail address":         {forged(func(r *x509.CertificateRequest) { r.EmailAddresses = []string{"a@b"} }), notOwn},
+		"with another name as well": {
+			forged(func(r *x509.CertificateRequest) { r.DNSNames = []string{ipam.ServiceName, "worker-1"} }), notOwn,
+		},
+		"without an address": {forged(func(r *x509.CertificateRequest) { r.IPAddresses = nil }), notOwn},
+		"with the address of another": {
+			forged(func(r *x509.CertificateRequest) { r.IPAddresses = append(r.IPAddresses, net.IPv4(10, 0, 0, 8)) }), notOwn,
+		},
+		"with a URI": {
+			forged(func(r *x509.CertificateRequest) { r.URIs = []*url.URL{{Scheme: "spiffe", Host: "x"}} }), notOwn,
+		},
+		"with a mail address": {forged(func(r *x509.CertificateRequest) { r.EmailAddresses = []string{"a@b"} }), notOwn},
 		"with another extension": {forged(func(r *x509.CertificateRequest) {
 			r.ExtraExtensions = []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 19}, Value: []byte{48, 0}}}
 		}), notOwn},
-		"with another kind of key":     {armoured(ofP384), notOwn},
-		"of a consumer":                {requestOfSlice(t), notOwn},
-		"a second one before it":       {append(forged(named("system:node:worker-1")), forged(func(*x509.CertificateRequest) {})...), notOwn},
-		"one after it":                 {append(forged(func(*x509.CertificateRequest) {}), forged(named("system:node:worker-1"))...), notOwn},
+		"with another kind of key": {armoured(ofP384), notOwn},
+		"of a consumer":            {requestOfSlice(t), notOwn},
+		"a second one before it": {
+			append(forged(named("system:node:worker-1")), forged(func(*x509.CertificateRequest) {})...), notOwn,
+		},
+		"one after it": {
+			append(forged(func(*x509.CertificateRequest) {}), forged(named("system:node:worker-1"))...), notOwn,
+		},
 		"none":                         {nil, notOwn},
 		"one too long to be read":      {[]byte(strings.Repeat("x", 10_000)), notOwn},
 		"one that is no certificate's": {armoured(make([]byte, 300)), notOwn},

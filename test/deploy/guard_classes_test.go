@@ -52,11 +52,17 @@ func TestConsumersRequestBoundedClasses(t *testing.T) {
 		classes string
 	}{
 		"with the aggregator that of its offers": {nil, "['broker']"},
-		"whatever that is":                       {[]func(map[string]any){set([]any{"--overcommit=2", "--offer-class=gold"}, "broker", "extraArgs")}, "['gold']"},
-		"unless the classes are named":           {[]func(map[string]any){set([]any{"gpu", "broker"}, "guard", "classes")}, "['gpu','broker']"},
-		"or it is every class":                   {[]func(map[string]any){set([]any{"*"}, "guard", "classes")}, ""},
-		"without the aggregator every class":     {[]func(map[string]any){set(false, "services", "aggregator")}, ""},
-		"unless they are named":                  {[]func(map[string]any){set(false, "services", "aggregator"), set([]any{"gpu"}, "guard", "classes")}, "['gpu']"},
+		"whatever that is": {
+			[]func(map[string]any){set([]any{"--overcommit=2", "--offer-class=gold"}, "broker", "extraArgs")}, "['gold']",
+		},
+		"unless the classes are named": {
+			[]func(map[string]any){set([]any{"gpu", "broker"}, "guard", "classes")}, "['gpu','broker']",
+		},
+		"or it is every class":               {[]func(map[string]any){set([]any{"*"}, "guard", "classes")}, ""},
+		"without the aggregator every class": {[]func(map[string]any){set(false, "services", "aggregator")}, ""},
+		"unless they are named": {
+			[]func(map[string]any){set(false, "services", "aggregator"), set([]any{"gpu"}, "guard", "classes")}, "['gpu']",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			values := runtime.DeepCopyJSON(Values(All))
@@ -67,7 +73,8 @@ func TestConsumersRequestBoundedClasses(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, tc.classes != "", has(objects, "ValidatingAdmissionPolicy", "liqo-broker-classes"))
 			if tc.classes != "" {
-				policy := find[admissionregistrationv1.ValidatingAdmissionPolicy](t, objects, "ValidatingAdmissionPolicy", "liqo-broker-classes")
+				policy := find[admissionregistrationv1.ValidatingAdmissionPolicy](t, objects, "ValidatingAdmissionPolicy",
+					"liqo-broker-classes")
 				require.Equal(t, tc.classes, policy.Spec.Variables[0].Expression)
 			}
 		})

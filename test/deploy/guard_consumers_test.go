@@ -49,7 +49,8 @@ func TestProvidersAcceptOnlyNamespacesThatTheyWereAskedFor(t *testing.T) {
 	const refused, accepted, terminating = "did not ask for that in spec.desiredMapping", "Accepted", "Terminating"
 	ours := func(changes ...func(map[string]any)) *unstructured.Unstructured {
 		return namespaceMap(append([]func(map[string]any){
-			set(map[string]any{"liqo.io/replication": "true", "liqo.io/remote-cluster-id": "c1", "liqo.io/remoteID": "c1"}, "metadata", "labels"),
+			set(map[string]any{"liqo.io/replication": "true", "liqo.io/remote-cluster-id": "c1", "liqo.io/remoteID": "c1"},
+				"metadata", "labels"),
 			set(map[string]any{"future-c2": "future-c2-broker"}, "spec", "desiredMapping"),
 		}, changes...)...)
 	}
@@ -61,27 +62,37 @@ func TestProvidersAcceptOnlyNamespacesThatTheyWereAskedFor(t *testing.T) {
 		old, new    *unstructured.Unstructured
 		because     string
 	}{
-		"as the provider accepts it":             {"status", ours(), ours(mine(accepted)), ""},
-		"after it could not":                     {"status", ours(mine("CreationLoopBackOff")), ours(mine(accepted)), ""},
-		"it cannot any more":                     {"status", ours(mine(accepted)), ours(mine("CreationLoopBackOff")), ""},
-		"the spec asks for it no more":           {"", ours(mine(accepted)), ours(mine(accepted), unasked), ""},
-		"before the provider knows":              {"status", ours(unasked, mine(accepted)), ours(unasked, mine(accepted), reported("y", "y", terminating)), ""},
-		"then it is terminated":                  {"status", ours(unasked, mine(accepted)), ours(unasked, mine(terminating)), ""},
-		"also what was never seen here":          {"status", ours(unasked), ours(unasked, mine(terminating)), ""},
-		"then it is gone":                        {"status", ours(unasked, mine(terminating)), ours(unasked), ""},
-		"beside another that it is asked for":    {"status", ours(mine(terminating), mapped("x-broker")), ours(mine(accepted), mapped("x-broker"), current("x-broker")), ""},
-		"what was there before the guard":        {"status", ours(stolen), ours(stolen, mine(accepted)), ""},
-		"is taken away":                          {"status", ours(stolen), ours(), ""},
-		"a namespace of the system":              {"status", ours(), ours(stolen), refused},
-		"beside what it is asked for":            {"status", ours(mine(accepted)), ours(mine(accepted), stolen), refused},
-		"of another consumer":                    {"status", ours(), ours(reported("shop-c9", "shop-c9-broker", accepted)), refused},
-		"by another name there":                  {"status", ours(), ours(reported("future-c2", "other", accepted)), refused},
-		"by another name later":                  {"status", ours(mine(accepted)), ours(reported("future-c2", "other", accepted)), refused},
-		"without a name":                         {"status", ours(), ours(set(accepted, "status", "currentMapping", "future-c2", "phase")), refused},
-		"of the system without a name":           {"status", ours(), ours(set(accepted, "status", "currentMapping", "kube-system", "phase")), refused},
-		"what it is not asked for any more":      {"status", ours(unasked), ours(unasked, mine(accepted)), refused},
-		"again":                                  {"status", ours(unasked, mine(terminating)), ours(unasked, mine(accepted)), refused},
-		"as long as it was not there, elsewhere": {"status", ours(unasked, mine(accepted)), ours(unasked, reported("future-c2", "other", accepted)), refused},
+		"as the provider accepts it":   {"status", ours(), ours(mine(accepted)), ""},
+		"after it could not":           {"status", ours(mine("CreationLoopBackOff")), ours(mine(accepted)), ""},
+		"it cannot any more":           {"status", ours(mine(accepted)), ours(mine("CreationLoopBackOff")), ""},
+		"the spec asks for it no more": {"", ours(mine(accepted)), ours(mine(accepted), unasked), ""},
+		"before the provider knows": {
+			"status", ours(unasked, mine(accepted)), ours(unasked, mine(accepted), reported("y", "y", terminating)), "",
+		},
+		"then it is terminated":         {"status", ours(unasked, mine(accepted)), ours(unasked, mine(terminating)), ""},
+		"also what was never seen here": {"status", ours(unasked), ours(unasked, mine(terminating)), ""},
+		"then it is gone":               {"status", ours(unasked, mine(terminating)), ours(unasked), ""},
+		"beside another that it is asked for": {
+			"status", ours(mine(terminating), mapped("x-broker")), ours(mine(accepted), mapped("x-broker"), current("x-broker")), "",
+		},
+		"what was there before the guard": {"status", ours(stolen), ours(stolen, mine(accepted)), ""},
+		"is taken away":                   {"status", ours(stolen), ours(), ""},
+		"a namespace of the system":       {"status", ours(), ours(stolen), refused},
+		"beside what it is asked for":     {"status", ours(mine(accepted)), ours(mine(accepted), stolen), refused},
+		"of another consumer":             {"status", ours(), ours(reported("shop-c9", "shop-c9-broker", accepted)), refused},
+		"by another name there":           {"status", ours(), ours(reported("future-c2", "other", accepted)), refused},
+		"by another name later":           {"status", ours(mine(accepted)), ours(reported("future-c2", "other", accepted)), refused},
+		"without a name": {
+			"status", ours(), ours(set(accepted, "status", "currentMapping", "future-c2", "phase")), refused,
+		},
+		"of the system without a name": {
+			"status", ours(), ours(set(accepted, "status", "currentMapping", "kube-system", "phase")), refused,
+		},
+		"what it is not asked for any more": {"status", ours(unasked), ours(unasked, mine(accepted)), refused},
+		"again":                             {"status", ours(unasked, mine(terminating)), ours(unasked, mine(accepted)), refused},
+		"as long as it was not there, elsewhere": {
+			"status", ours(unasked, mine(accepted)), ours(unasked, reported("future-c2", "other", accepted)), refused,
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			for _, who := range []string{theReplicator, "an administrator"} {
@@ -115,7 +126,8 @@ func TestConsumersMapTheirOwnNamespacesOnly(t *testing.T) {
 	// A map of this cluster for a provider that is also a consumer.
 	ours := func(changes ...func(map[string]any)) *unstructured.Unstructured {
 		return namespaceMap(append([]func(map[string]any){
-			set(map[string]any{"liqo.io/replication": "true", "liqo.io/remote-cluster-id": "c1", "liqo.io/remoteID": "c1"}, "metadata", "labels"),
+			set(map[string]any{"liqo.io/replication": "true", "liqo.io/remote-cluster-id": "c1", "liqo.io/remoteID": "c1"},
+				"metadata", "labels"),
 			set(map[string]any{"future-c2": "future-c2-broker"}, "spec", "desiredMapping"),
 		}, changes...)...)
 	}
@@ -127,34 +139,43 @@ func TestConsumersMapTheirOwnNamespacesOnly(t *testing.T) {
 		// same is whether the value guard.sameNames allows it.
 		same bool
 	}{
-		"what its replicator creates":     {who: theConsumer, new: namespaceMap()},
-		"without a namespace":             {who: theConsumer, new: namespaceMap(set(nil, "spec", "desiredMapping"))},
-		"one more":                        {who: theConsumer, old: namespaceMap(), new: namespaceMap(mapped("more-c1"))},
-		"one that it selected":            {who: theConsumer, old: namespaceMap(), new: namespaceMap(mapped("other-name-c1"))},
-		"Liqo's finalizer":                {who: liqo, old: namespaceMap(), new: namespaceMap(set([]any{"x"}, "metadata", "finalizers"))},
-		"Liqo's status":                   {who: liqo, subresource: "status", old: namespaceMap(), new: namespaceMap(current("shop-c1"))},
-		"ours":                            {who: liqo, new: ours()},
-		"that of another consumer":        {theConsumer, "", namespaceMap(), namespaceMap(mapped("future-c2")), name + "future-c2", true},
-		"when it creates the map":         {theConsumer, "", nil, namespaceMap(mapped("future-c2")), name + "future-c2", true},
-		"without a dash":                  {theConsumer, "", nil, namespaceMap(mapped("futurec1")), name + "futurec1", true},
-		"the same name":                   {theConsumer, "", nil, namespaceMap(mapped("x")), name + "x", true},
-		"one of the system":               {theConsumer, "", nil, namespaceMap(mapped("kube-anything-c1")), name + "kube-anything-c1", false},
-		"a tenant namespace":              {theConsumer, "", nil, namespaceMap(mapped("liqo-tenant-c9-c1")), name + "liqo-tenant-c9-c1", false},
+		"what its replicator creates": {who: theConsumer, new: namespaceMap()},
+		"without a namespace":         {who: theConsumer, new: namespaceMap(set(nil, "spec", "desiredMapping"))},
+		"one more":                    {who: theConsumer, old: namespaceMap(), new: namespaceMap(mapped("more-c1"))},
+		"one that it selected":        {who: theConsumer, old: namespaceMap(), new: namespaceMap(mapped("other-name-c1"))},
+		"Liqo's finalizer":            {who: liqo, old: namespaceMap(), new: namespaceMap(set([]any{"x"}, "metadata", "finalizers"))},
+		"Liqo's status":               {who: liqo, subresource: "status", old: namespaceMap(), new: namespaceMap(current("shop-c1"))},
+		"ours":                        {who: liqo, new: ours()},
+		"that of another consumer":    {theConsumer, "", namespaceMap(), namespaceMap(mapped("future-c2")), name + "future-c2", true},
+		"when it creates the map":     {theConsumer, "", nil, namespaceMap(mapped("future-c2")), name + "future-c2", true},
+		"without a dash":              {theConsumer, "", nil, namespaceMap(mapped("futurec1")), name + "futurec1", true},
+		"the same name":               {theConsumer, "", nil, namespaceMap(mapped("x")), name + "x", true},
+		"one of the system": {
+			theConsumer, "", nil, namespaceMap(mapped("kube-anything-c1")), name + "kube-anything-c1", false,
+		},
+		"a tenant namespace": {
+			theConsumer, "", nil, namespaceMap(mapped("liqo-tenant-c9-c1")), name + "liqo-tenant-c9-c1", false,
+		},
 		"Liqo's":                          {theConsumer, "", nil, namespaceMap(mapped("liqo")), name + "liqo", false},
 		"the broker's":                    {theConsumer, "", nil, namespaceMap(mapped("liqo-broker")), name + "liqo-broker", false},
 		"whoever writes it":               {theReplicator, "", nil, namespaceMap(mapped("future-c2")), name + "future-c2", true},
 		"what is there may be taken away": {who: theConsumer, old: namespaceMap(mapped("kube-x")), new: namespaceMap()},
-		"or stay":                         {who: theConsumer, old: namespaceMap(mapped("kube-x")), new: namespaceMap(mapped("kube-x"), set("a-c1", "spec", "desiredMapping", "a"))},
-		"the status":                      {theConsumer, "status", namespaceMap(), namespaceMap(current("kube-system")), status, false},
-		"the status, by who peers":        {thePeeringUser, "status", namespaceMap(), namespaceMap(current("kube-system")), status, false},
-		"a map that is not replicated":    {theConsumer, "", nil, namespaceMap(labelled("liqo.io/replicated", nil)), theLabels, false},
-		"that asks to be replicated":      {theConsumer, "", nil, namespaceMap(labelled("liqo.io/replication", "true")), theLabels, false},
-		"of another origin":               {theConsumer, "", nil, namespaceMap(labelled("liqo.io/originID", "c2")), theLabels, false},
-		"of another cluster":              {theConsumer, "", nil, namespaceMap(labelled("liqo.io/remote-cluster-id", "p1")), theLabels, false},
-		"for itself":                      {theConsumer, "", nil, namespaceMap(labelled("liqo.io/remoteID", "c1")), theLabels, false},
-		"ours, by the peer":               {theConsumer, "", ours(), ours(set("liqo", "spec", "desiredMapping", "liqo")), theLabels, false},
-		"ours, as if it were its own":     {theConsumer, "", ours(), namespaceMap(), theLabels, false},
-		"the status of ours":              {theConsumer, "status", ours(), ours(current("stolen")), theLabels, false},
+		"or stay": {
+			who: theConsumer, old: namespaceMap(mapped("kube-x")),
+			new: namespaceMap(mapped("kube-x"), set("a-c1", "spec", "desiredMapping", "a")),
+		},
+		"the status":                   {theConsumer, "status", namespaceMap(), namespaceMap(current("kube-system")), status, false},
+		"the status, by who peers":     {thePeeringUser, "status", namespaceMap(), namespaceMap(current("kube-system")), status, false},
+		"a map that is not replicated": {theConsumer, "", nil, namespaceMap(labelled("liqo.io/replicated", nil)), theLabels, false},
+		"that asks to be replicated":   {theConsumer, "", nil, namespaceMap(labelled("liqo.io/replication", "true")), theLabels, false},
+		"of another origin":            {theConsumer, "", nil, namespaceMap(labelled("liqo.io/originID", "c2")), theLabels, false},
+		"of another cluster": {
+			theConsumer, "", nil, namespaceMap(labelled("liqo.io/remote-cluster-id", "p1")), theLabels, false,
+		},
+		"for itself":                  {theConsumer, "", nil, namespaceMap(labelled("liqo.io/remoteID", "c1")), theLabels, false},
+		"ours, by the peer":           {theConsumer, "", ours(), ours(set("liqo", "spec", "desiredMapping", "liqo")), theLabels, false},
+		"ours, as if it were its own": {theConsumer, "", ours(), namespaceMap(), theLabels, false},
+		"the status of ours":          {theConsumer, "status", ours(), ours(current("stolen")), theLabels, false},
 	} {
 		t.Run(what, func(t *testing.T) {
 			requireRefusal(t, write(t, without, tc.who, namespaceMaps, tc.subresource, tc.old, tc.new), "")
@@ -172,7 +193,8 @@ func TestConsumersMapTheirOwnNamespacesOnly(t *testing.T) {
 	began := time.Now()
 	requireRefusal(t, write(t, plugin, theConsumer, namespaceMaps, "", nil, namespaceMap(set(all, "spec", "desiredMapping"))), "")
 	all["more"] = "more-c1"
-	requireRefusal(t, write(t, plugin, theConsumer, namespaceMaps, "", nil, namespaceMap(set(all, "spec", "desiredMapping"))), "may map 2000 namespaces")
+	requireRefusal(t, write(t, plugin, theConsumer, namespaceMaps, "", nil, namespaceMap(set(all, "spec", "desiredMapping"))),
+		"may map 2000 namespaces")
 	require.Less(t, time.Since(began), 5*time.Second)
 }
 
@@ -203,20 +225,41 @@ func TestConsumersOpenNothingToTheOutside(t *testing.T) {
 		because  string
 		open     bool
 	}{
-		"a Service as Liqo reflects it":       {who: theKubelet, new: service(corev1.ServiceTypeClusterIP)},
-		"at the ports of nodes":               {who: theKubelet, new: service(corev1.ServiceTypeNodePort)},
-		"at a load balancer":                  {who: theKubelet, new: service(corev1.ServiceTypeLoadBalancer)},
-		"at addresses of its choice":          {theKubelet, nil, service(corev1.ServiceTypeClusterIP, external), addresses, false},
-		"later":                               {theKubelet, service(corev1.ServiceTypeClusterIP), service(corev1.ServiceTypeClusterIP, external), addresses, false},
-		"at an address of the load balancer":  {theKubelet, nil, service(corev1.ServiceTypeLoadBalancer, balanced), addresses, false},
-		"at an address of MetalLB":            {theKubelet, nil, service(corev1.ServiceTypeLoadBalancer, annotated("metallb.io/loadBalancerIPs")), unknown, false},
-		"of any type":                         {theKubelet, nil, service(corev1.ServiceTypeClusterIP, annotated("metallb.io/loadBalancerIPs")), unknown, false},
-		"later, of MetalLB":                   {theKubelet, service(corev1.ServiceTypeLoadBalancer), service(corev1.ServiceTypeLoadBalancer, annotated("metallb.io/loadBalancerIPs")), unknown, false},
-		"of MetalLB, which is there":          {who: theKubelet, old: service(corev1.ServiceTypeLoadBalancer, annotated("metallb.io/address-pool")), new: service(corev1.ServiceTypeLoadBalancer, annotated("metallb.io/address-pool"), labelled("a", "b"))},
-		"of MetalLB, by somebody else":        {who: "an administrator", new: service(corev1.ServiceTypeLoadBalancer, annotated("metallb.io/loadBalancerIPs"))},
-		"which are there":                     {who: theKubelet, old: service(corev1.ServiceTypeClusterIP, external), new: service(corev1.ServiceTypeClusterIP, external, labelled("a", "b"))},
-		"which are taken away":                {who: theKubelet, old: service(corev1.ServiceTypeClusterIP, external), new: service(corev1.ServiceTypeClusterIP)},
-		"in a namespace that just arrived":    {theKubelet, nil, service(corev1.ServiceTypeClusterIP, in(arrived), external), addresses, false},
+		"a Service as Liqo reflects it": {who: theKubelet, new: service(corev1.ServiceTypeClusterIP)},
+		"at the ports of nodes":         {who: theKubelet, new: service(corev1.ServiceTypeNodePort)},
+		"at a load balancer":            {who: theKubelet, new: service(corev1.ServiceTypeLoadBalancer)},
+		"at addresses of its choice":    {theKubelet, nil, service(corev1.ServiceTypeClusterIP, external), addresses, false},
+		"later": {
+			theKubelet, service(corev1.ServiceTypeClusterIP), service(corev1.ServiceTypeClusterIP, external), addresses, false,
+		},
+		"at an address of the load balancer": {theKubelet, nil, service(corev1.ServiceTypeLoadBalancer, balanced), addresses, false},
+		"at an address of MetalLB": {
+			theKubelet, nil, service(corev1.ServiceTypeLoadBalancer, annotated("metallb.io/loadBalancerIPs")), unknown, false,
+		},
+		"of any type": {
+			theKubelet, nil, service(corev1.ServiceTypeClusterIP, annotated("metallb.io/loadBalancerIPs")), unknown, false,
+		},
+		"later, of MetalLB": {
+			theKubelet, service(corev1.ServiceTypeLoadBalancer),
+			service(corev1.ServiceTypeLoadBalancer, annotated("metallb.io/loadBalancerIPs")), unknown, false,
+		},
+		"of MetalLB, which is there": {
+			who: theKubelet, old: service(corev1.ServiceTypeLoadBalancer, annotated("metallb.io/address-pool")),
+			new: service(corev1.ServiceTypeLoadBalancer, annotated("metallb.io/address-pool"), labelled("a", "b")),
+		},
+		"of MetalLB, by somebody else": {
+			who: "an administrator", new: service(corev1.ServiceTypeLoadBalancer, annotated("metallb.io/loadBalancerIPs")),
+		},
+		"which are there": {
+			who: theKubelet, old: service(corev1.ServiceTypeClusterIP, external),
+			new: service(corev1.ServiceTypeClusterIP, external, labelled("a", "b")),
+		},
+		"which are taken away": {
+			who: theKubelet, old: service(corev1.ServiceTypeClusterIP, external), new: service(corev1.ServiceTypeClusterIP),
+		},
+		"in a namespace that just arrived": {
+			theKubelet, nil, service(corev1.ServiceTypeClusterIP, in(arrived), external), addresses, false,
+		},
 		"by somebody else":                    {who: "an administrator", new: service(corev1.ServiceTypeClusterIP, external)},
 		"in a namespace of this cluster":      {who: theKubelet, new: service(corev1.ServiceTypeClusterIP, in(elsewhere), external)},
 		"an Ingress":                          {theKubelet, nil, ingress(), none, true},
@@ -325,7 +368,9 @@ func TestConsumersHaveNoVolumesOfThisCluster(t *testing.T) {
 	claim := func(changes ...func(map[string]any)) *unstructured.Unstructured {
 		o := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": map[string]any{"name": "data", "namespace": offloaded},
-			"spec": map[string]any{"storageClassName": "premium", "resources": map[string]any{"requests": map[string]any{"storage": "500Ti"}}},
+			"spec": map[string]any{
+				"storageClassName": "premium", "resources": map[string]any{"requests": map[string]any{"storage": "500Ti"}},
+			},
 		}}
 		for _, change := range changes {
 			change(o.Object)
@@ -339,13 +384,19 @@ func TestConsumersHaveNoVolumesOfThisCluster(t *testing.T) {
 		old, new      *unstructured.Unstructured
 		because, with string
 	}{
-		"a claim":                          {theKubelet, nil, claim(), "may have no PersistentVolumeClaims here", ""},
-		"a volume of another":              {theKubelet, nil, chosen, "may have no PersistentVolumeClaims here", "may not choose a PersistentVolume"},
-		"later":                            {theKubelet, claim(), chosen, "may have no PersistentVolumeClaims here", "may not choose a PersistentVolume"},
-		"one that is there":                {theKubelet, chosen, chosen, "", ""},
-		"a claim of this cluster":          {"an administrator", nil, chosen, "", ""},
-		"Liqo's label for a Secret":        {theKubelet, nil, claim(labelled("liqo.io/webhook", "true")), "", "the label liqo.io/webhook"},
-		"the label of the virtual kubelet": {theKubelet, nil, claim(labelled("offloading.liqo.io/origin", "c1")), "may have no PersistentVolumeClaims here", ""},
+		"a claim": {theKubelet, nil, claim(), "may have no PersistentVolumeClaims here", ""},
+		"a volume of another": {
+			theKubelet, nil, chosen, "may have no PersistentVolumeClaims here", "may not choose a PersistentVolume",
+		},
+		"later": {
+			theKubelet, claim(), chosen, "may have no PersistentVolumeClaims here", "may not choose a PersistentVolume",
+		},
+		"one that is there":         {theKubelet, chosen, chosen, "", ""},
+		"a claim of this cluster":   {"an administrator", nil, chosen, "", ""},
+		"Liqo's label for a Secret": {theKubelet, nil, claim(labelled("liqo.io/webhook", "true")), "", "the label liqo.io/webhook"},
+		"the label of the virtual kubelet": {
+			theKubelet, nil, claim(labelled("offloading.liqo.io/origin", "c1")), "may have no PersistentVolumeClaims here", "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			requireRefusal(t, write(t, with, tc.who, claims, "", tc.old, tc.new), tc.with)
@@ -383,20 +434,32 @@ func TestConsumersWriteNothingInTheNameOfOthers(t *testing.T) {
 		o       *unstructured.Unstructured
 		because string
 	}{
-		"a Secret":                            {of("Secret", set("Opaque", "type"), labelled("app", "web")), ""},
-		"with a token of this cluster":        {of("Secret", set("kubernetes.io/service-account-token", "type")), "a token of this cluster"},
-		"an Event of the broker":              {events, "may write no Events here"},
-		"of the newer API":                    {later, "may write no Events here"},
-		"a dashboard":                         {of("ConfigMap", labelled("grafana_dashboard", "1")), "label grafana_dashboard"},
-		"a data source":                       {of("ConfigMap", labelled("grafana_datasource", "1")), "label grafana_datasource"},
-		"a cluster of Argo CD":                {of("Secret", labelled("argocd.argoproj.io/secret-type", "cluster")), "label argocd.argoproj.io/secret-type"},
-		"a copy of a Secret of another":       {of("Secret", annotated("replicator.v1.mittwald.de/replicate-from")), "annotation replicator.v1.mittwald.de/replicate-from"},
-		"a Service for metrics of the broker": {of("Service", labelled("app.kubernetes.io/name", "liqo-broker-vk")), "label app.kubernetes.io/name"},
-		"a Service of another name":           {of("Service", labelled("app.kubernetes.io/name", "web")), ""},
-		"a ConfigMap of a tool":               {of("ConfigMap", annotated("meta.helm.sh/release-name"), labelled("helm.sh/chart", "web-1")), ""},
+		"a Secret": {of("Secret", set("Opaque", "type"), labelled("app", "web")), ""},
+		"with a token of this cluster": {
+			of("Secret", set("kubernetes.io/service-account-token", "type")), "a token of this cluster",
+		},
+		"an Event of the broker": {events, "may write no Events here"},
+		"of the newer API":       {later, "may write no Events here"},
+		"a dashboard":            {of("ConfigMap", labelled("grafana_dashboard", "1")), "label grafana_dashboard"},
+		"a data source":          {of("ConfigMap", labelled("grafana_datasource", "1")), "label grafana_datasource"},
+		"a cluster of Argo CD": {
+			of("Secret", labelled("argocd.argoproj.io/secret-type", "cluster")), "label argocd.argoproj.io/secret-type",
+		},
+		"a copy of a Secret of another": {
+			of("Secret", annotated("replicator.v1.mittwald.de/replicate-from")), "annotation replicator.v1.mittwald.de/replicate-from",
+		},
+		"a Service for metrics of the broker": {
+			of("Service", labelled("app.kubernetes.io/name", "liqo-broker-vk")), "label app.kubernetes.io/name",
+		},
+		"a Service of another name": {of("Service", labelled("app.kubernetes.io/name", "web")), ""},
+		"a ConfigMap of a tool": {
+			of("ConfigMap", annotated("meta.helm.sh/release-name"), labelled("helm.sh/chart", "web-1")), "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			plural := map[string]string{"Secret": "secrets", "ConfigMap": "configmaps", "Event": "events", "Service": "services"}[tc.o.GetKind()]
+			plural := map[string]string{
+				"Secret": "secrets", "ConfigMap": "configmaps", "Event": "events", "Service": "services",
+			}[tc.o.GetKind()]
 			resource := tc.o.GroupVersionKind().GroupVersion().WithResource(plural)
 			requireRefusal(t, write(t, without, theKubelet, resource, "", nil, tc.o), "")
 			requireRefusal(t, write(t, plugin, theKubelet, resource, "", nil, tc.o), tc.because)
@@ -432,9 +495,13 @@ func TestConsumersStayCordoned(t *testing.T) {
 			"the consumer uncordons itself":   {theConsumer, slice(cordoned), slice(), refused},
 			"by another value":                {theConsumer, slice(cordoned), slice(open), refused},
 			"who peers it does":               {thePeeringUser, slice(cordoned), slice(), refused},
-			"of Liqo's own class":             {theConsumer, slice(cordoned, set("default", "spec", "class")), slice(set("default", "spec", "class")), refused},
-			"it brings the annotation":        {theConsumer, nil, slice(cordoned), ""},
-			"it writes another annotation":    {theConsumer, slice(cordoned), slice(cordoned, set("x", "metadata", "annotations", "x")), ""},
+			"of Liqo's own class": {
+				theConsumer, slice(cordoned, set("default", "spec", "class")), slice(set("default", "spec", "class")), refused,
+			},
+			"it brings the annotation": {theConsumer, nil, slice(cordoned), ""},
+			"it writes another annotation": {
+				theConsumer, slice(cordoned), slice(cordoned, set("x", "metadata", "annotations", "x")), "",
+			},
 		} {
 			t.Run(key+" "+name, func(t *testing.T) { requireRefusal(t, ask(t, plugin, tc.who, "", tc.old, tc.new), tc.because) })
 		}
@@ -470,7 +537,8 @@ func TestQuantitiesOfShadowPodsThatTakeForeverAreRefused(t *testing.T) {
 			set([]any{map[string]any{"downwardAPI": map[string]any{"items": []any{item}}}}, "projected", "sources")(volume(o))
 		},
 		"that of a variable": func(o map[string]any, q any) {
-			set([]any{map[string]any{"name": "X", "valueFrom": map[string]any{"resourceFieldRef": map[string]any{"divisor": q}}}}, "env")(container(o))
+			set([]any{map[string]any{"name": "X", "valueFrom": map[string]any{"resourceFieldRef": map[string]any{"divisor": q}}}},
+				"env")(container(o))
 		},
 	} {
 		for quantity, accepted := range map[any]bool{

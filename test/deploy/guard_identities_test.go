@@ -107,37 +107,52 @@ func TestNoSecondNameIsSmuggled(t *testing.T) {
 		request []byte
 		because string
 	}{
-		"none yet":                              {nil, ""},
-		"a slice's, by Liqo":                    {ofSlice, ""},
-		"a control plane's, with RSA":           {ofTenant, ""},
-		"the other order":                       {armoured(requestOf(t, theKey(), subjectOf(cn, o))), ""},
-		"without the last line break":           {[]byte(strings.TrimSpace(text)), ""},
-		"letters beyond ASCII":                  {armoured(requestOf(t, theKey(), subjectOf(attribute(organization, "kölsch"), cn))), ""},
-		"a second organisation":                 {armoured(forged), names},
-		"before the first":                      {armoured(requestOf(t, theKey(), subjectOf(other, o, cn))), names},
-		"after the common name":                 {armoured(requestOf(t, theKey(), subjectOf(o, cn, other))), names},
-		"in the part of the first":              {armoured(requestOf(t, theKey(), pkix.RDNSequence{{o, other}, {cn}})), names},
-		"in the part of the common name":        {armoured(requestOf(t, theKey(), pkix.RDNSequence{{o}, {cn, other}})), names},
-		"all in one part":                       {armoured(requestOf(t, theKey(), pkix.RDNSequence{{o, cn}})), names},
-		"without an organisation":               {armoured(requestOf(t, theKey(), subjectOf(cn, cn))), names},
-		"only one name":                         {armoured(requestOf(t, theKey(), subjectOf(cn))), names},
-		"no name":                               {armoured(requestOf(t, theKey(), subjectOf())), names},
-		"two organisations, no common name":     {armoured(requestOf(t, theKey(), subjectOf(o, other))), names},
-		"a unit as well":                        {armoured(requestOf(t, theKey(), subjectOf(o, cn, attribute(unit, "x")))), names},
-		"the UID of another user":               {armoured(requestOf(t, theKey(), subjectOf(o, cn, attribute(userID, "x")))), names},
-		"an empty part":                         {armoured(requestOf(t, theKey(), pkix.RDNSequence{{o}, {}, {cn}})), names},
-		"a long second organisation":            {armoured(requestOf(t, theKey(), subjectOf(o, attribute(organization, strings.Repeat("x", 400)), cn))), names},
-		"a name that is too long":               {armoured(requestOf(t, theKey(), subjectOf(o, attribute(commonName, strings.Repeat("x", 119))))), names},
-		"an organisation that is a number":      {armoured(requestOf(t, theKey(), subjectOf(attribute(organization, 7), cn))), names},
-		"a string that Liqo does not write":     {armoured(requestOf(t, theKey(), subjectOf(attribute(organization, asn1.RawValue{Tag: asn1.TagT61String, Bytes: []byte("c1")}), cn))), names},
-		"a name inside of a name":               {armoured(requestOf(t, theKey(), subjectOf(o, attribute(commonName, asn1.RawValue{Tag: asn1.TagSequence, IsCompound: true, Bytes: []byte{6, 3, 85, 4, 10, 19, 1, 'x'}})))), names},
-		"garbage":                               {armoured(make([]byte, 200)), names},
-		"lengths that lead beyond the end":      {armoured(bytes.Repeat([]byte{0x30, 0x82, 0xff, 0xff, 0x30, 0xff}, 30)), names},
-		"a good one before it":                  {append(armoured(good), armoured(forged)...), block},
-		"one that is skipped before it":         {append(broken, armoured(forged)...), block},
-		"text before it":                        {append([]byte("-----BEGIN\n"), armoured(forged)...), block},
-		"text after it":                         {[]byte(text + "x"), block},
-		"a header":                              {pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Headers: map[string]string{"A": "B"}, Bytes: good}), block},
+		"none yet":                          {nil, ""},
+		"a slice's, by Liqo":                {ofSlice, ""},
+		"a control plane's, with RSA":       {ofTenant, ""},
+		"the other order":                   {armoured(requestOf(t, theKey(), subjectOf(cn, o))), ""},
+		"without the last line break":       {[]byte(strings.TrimSpace(text)), ""},
+		"letters beyond ASCII":              {armoured(requestOf(t, theKey(), subjectOf(attribute(organization, "kölsch"), cn))), ""},
+		"a second organisation":             {armoured(forged), names},
+		"before the first":                  {armoured(requestOf(t, theKey(), subjectOf(other, o, cn))), names},
+		"after the common name":             {armoured(requestOf(t, theKey(), subjectOf(o, cn, other))), names},
+		"in the part of the first":          {armoured(requestOf(t, theKey(), pkix.RDNSequence{{o, other}, {cn}})), names},
+		"in the part of the common name":    {armoured(requestOf(t, theKey(), pkix.RDNSequence{{o}, {cn, other}})), names},
+		"all in one part":                   {armoured(requestOf(t, theKey(), pkix.RDNSequence{{o, cn}})), names},
+		"without an organisation":           {armoured(requestOf(t, theKey(), subjectOf(cn, cn))), names},
+		"only one name":                     {armoured(requestOf(t, theKey(), subjectOf(cn))), names},
+		"no name":                           {armoured(requestOf(t, theKey(), subjectOf())), names},
+		"two organisations, no common name": {armoured(requestOf(t, theKey(), subjectOf(o, other))), names},
+		"a unit as well":                    {armoured(requestOf(t, theKey(), subjectOf(o, cn, attribute(unit, "x")))), names},
+		"the UID of another user":           {armoured(requestOf(t, theKey(), subjectOf(o, cn, attribute(userID, "x")))), names},
+		"an empty part":                     {armoured(requestOf(t, theKey(), pkix.RDNSequence{{o}, {}, {cn}})), names},
+		"a long second organisation": {
+			armoured(requestOf(t, theKey(), subjectOf(o, attribute(organization, strings.Repeat("x", 400)), cn))), names,
+		},
+		"a name that is too long": {
+			armoured(requestOf(t, theKey(), subjectOf(o, attribute(commonName, strings.Repeat("x", 119))))), names,
+		},
+		"an organisation that is a number": {armoured(requestOf(t, theKey(), subjectOf(attribute(organization, 7), cn))), names},
+		"a string that Liqo does not write": {
+			armoured(requestOf(t, theKey(),
+				subjectOf(attribute(organization, asn1.RawValue{Tag: asn1.TagT61String, Bytes: []byte("c1")}), cn))),
+			names,
+		},
+		"a name inside of a name": {
+			armoured(requestOf(t, theKey(), subjectOf(o, attribute(commonName, asn1.RawValue{
+				Tag: asn1.TagSequence, IsCompound: true, Bytes: []byte{6, 3, 85, 4, 10, 19, 1, 'x'},
+			})))),
+			names,
+		},
+		"garbage":                          {armoured(make([]byte, 200)), names},
+		"lengths that lead beyond the end": {armoured(bytes.Repeat([]byte{0x30, 0x82, 0xff, 0xff, 0x30, 0xff}, 30)), names},
+		"a good one before it":             {append(armoured(good), armoured(forged)...), block},
+		"one that is skipped before it":    {append(broken, armoured(forged)...), block},
+		"text before it":                   {append([]byte("-----BEGIN\n"), armoured(forged)...), block},
+		"text after it":                    {[]byte(text + "x"), block},
+		"a header": {
+			pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Headers: map[string]string{"A": "B"}, Bytes: good}), block,
+		},
 		"the old name of the block":             {pem.EncodeToMemory(&pem.Block{Type: "NEW CERTIFICATE REQUEST", Bytes: good}), block},
 		"line breaks of Windows":                {[]byte(strings.ReplaceAll(text, "\n", "\r\n")), block},
 		"spaces in it":                          {[]byte(strings.Replace(text, "\nM", "\n M", 1)), block},
@@ -209,7 +224,9 @@ func TestAChangedRequestNamesNoMore(t *testing.T) {
 	for range 300 {
 		changed := bytes.Clone(der)
 		for range 1 + random.Intn(3) {
-			changed[max(0, start)+random.Intn(60)] = []byte{48, 49, 3, 10, 19, 12, 6, 4, 129, 130, byte(random.Intn(256)), byte(random.Intn(80))}[random.Intn(12)]
+			changed[max(0, start)+random.Intn(60)] = []byte{
+				48, 49, 3, 10, 19, 12, 6, 4, 129, 130, byte(random.Intn(256)), byte(random.Intn(80)),
+			}[random.Intn(12)]
 		}
 		if ask(t, plugin, theConsumer, "", nil, withRequest("ResourceSlice", armoured(changed))) != nil {
 			continue

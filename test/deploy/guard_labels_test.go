@@ -141,9 +141,11 @@ func TestWhoPeersWritesTheNonceOnly(t *testing.T) {
 		"what Liqo would sign":         {thePeeringUser, signed, "the label liqo.io/signed-nonce"},
 		"an identity":                  {thePeeringUser, nonce("c1", "liqo.io/identity-type"), "the label liqo.io/identity-type"},
 		"a certificate of the webhook": {thePeeringUser, nonce("c1", "liqo.io/webhook"), "the label liqo.io/webhook"},
-		"a key of the gateway":         {thePeeringUser, nonce("c1", "networking.liqo.io/gateway-resource"), "the label networking.liqo.io/gateway-resource"},
-		"Liqo's identity":              {liqo, nonce("c1", "liqo.io/identity-type"), ""},
-		"the nonce that Liqo signs":    {"an administrator", signed, ""},
+		"a key of the gateway": {
+			thePeeringUser, nonce("c1", "networking.liqo.io/gateway-resource"), "the label networking.liqo.io/gateway-resource",
+		},
+		"Liqo's identity":           {liqo, nonce("c1", "liqo.io/identity-type"), ""},
+		"the nonce that Liqo signs": {"an administrator", signed, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			requireRefusal(t, write(t, without, tc.who, secretsResource, "", nil, tc.secret), "")

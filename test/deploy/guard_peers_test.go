@@ -49,12 +49,14 @@ func TestPeersReplaceNoIdentities(t *testing.T) {
 		secret  *unstructured.Unstructured
 		because string
 	}{
-		"the nonce":               {nonceSecret(t), ""},
-		"a kubeconfig":            {identity, "a peer may write no Secret here but the one in which Liqo puts its nonce"},
-		"labelled as the nonce":   {nonceSecret(t, set("eA==", "data", "kubeconfig")), "without data"},
-		"which cannot change":     {nonceSecret(t, set(true, "immutable")), "not immutable"},
-		"of a type":               {nonceSecret(t, set("kubernetes.io/service-account-token", "type")), "a peer may write no Secret here"},
-		"with another label only": {nonceSecret(t, set(map[string]any{"app": "x"}, "metadata", "labels")), "a peer may write no Secret here"},
+		"the nonce":             {nonceSecret(t), ""},
+		"a kubeconfig":          {identity, "a peer may write no Secret here but the one in which Liqo puts its nonce"},
+		"labelled as the nonce": {nonceSecret(t, set("eA==", "data", "kubeconfig")), "without data"},
+		"which cannot change":   {nonceSecret(t, set(true, "immutable")), "not immutable"},
+		"of a type":             {nonceSecret(t, set("kubernetes.io/service-account-token", "type")), "a peer may write no Secret here"},
+		"with another label only": {
+			nonceSecret(t, set(map[string]any{"app": "x"}, "metadata", "labels")), "a peer may write no Secret here",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			requireRefusal(t, write(t, without, thePeeringUser, secretsResource, "", nil, tc.secret), "")
@@ -89,9 +91,11 @@ func TestAShadowPodIsDeletedOnceAndWithItsPod(t *testing.T) {
 		"as Liqo's virtual kubelet does": {running, uid, ""},
 		"in the background":              {running, by(metav1.DeletePropagationBackground), ""},
 		"and its pod stays":              {running, by(metav1.DeletePropagationOrphan), policy},
-		"by the older field":             {running, metav1.DeleteOptions{OrphanDependents: ptr.To(true)}, policy}, //nolint:staticcheck // It is still accepted.
-		"after its pod":                  {running, by(metav1.DeletePropagationForeground), policy},
-		"again":                          {ending, uid, again},
+		"by the older field": {
+			running, metav1.DeleteOptions{OrphanDependents: ptr.To(true)}, policy, //nolint:staticcheck // It is still accepted.
+		},
+		"after its pod": {running, by(metav1.DeletePropagationForeground), policy},
+		"again":         {ending, uid, again},
 	} {
 		t.Run(name, func(t *testing.T) {
 			requireRefusal(t, remove(t, without, theKubelet, shadowPods, tc.shadow, tc.options), "")
@@ -111,12 +115,16 @@ func TestShadowPodsRequestWhatTheyLimit(t *testing.T) {
 			resources map[string]any
 			because   string
 		}{
-			"requests":            {map[string]any{"requests": map[string]any{"cpu": "1"}}, ""},
-			"both":                {map[string]any{"requests": map[string]any{"cpu": "1"}, "limits": map[string]any{"cpu": "2"}}, ""},
-			"limits":              {map[string]any{"limits": map[string]any{"cpu": "500"}}, because},
-			"limits of one more":  {map[string]any{"requests": map[string]any{"cpu": "1"}, "limits": map[string]any{"cpu": "2", "memory": "1Ti"}}, because},
-			"nothing":             {map[string]any{}, ""},
-			"requests of nothing": {map[string]any{"requests": map[string]any{}, "limits": map[string]any{"example.com/gpu": "8"}}, because},
+			"requests": {map[string]any{"requests": map[string]any{"cpu": "1"}}, ""},
+			"both":     {map[string]any{"requests": map[string]any{"cpu": "1"}, "limits": map[string]any{"cpu": "2"}}, ""},
+			"limits":   {map[string]any{"limits": map[string]any{"cpu": "500"}}, because},
+			"limits of one more": {
+				map[string]any{"requests": map[string]any{"cpu": "1"}, "limits": map[string]any{"cpu": "2", "memory": "1Ti"}}, because,
+			},
+			"nothing": {map[string]any{}, ""},
+			"requests of nothing": {
+				map[string]any{"requests": map[string]any{}, "limits": map[string]any{"example.com/gpu": "8"}}, because,
+			},
 		} {
 			t.Run(where+" "+name, func(t *testing.T) {
 				shadow := raw(t, forwarded(at()))
@@ -267,7 +275,8 @@ func TestTheNamesInANamespaceMapAreShort(t *testing.T) {
 	}
 	answer := set(map[string]any{"phase": "Terminating"}, "status", "currentMapping", strings.Repeat("k", 1_400_000))
 	ours := func(changes ...func(map[string]any)) *unstructured.Unstructured {
-		return namespaceMap(append([]func(map[string]any){set(map[string]any{"liqo.io/replication": "true"}, "metadata", "labels")}, changes...)...)
+		return namespaceMap(append([]func(map[string]any){set(map[string]any{"liqo.io/replication": "true"}, "metadata", "labels")},
+			changes...)...)
 	}
 	requireRefusal(t, write(t, without, theReplicator, namespaceMaps, "status", ours(), ours(answer)), "")
 	requireRefusal(t, write(t, plugin, theReplicator, namespaceMaps, "status", ours(), ours(answer)), because)
@@ -347,7 +356,8 @@ func tenantOf(changes ...func(map[string]any)) *unstructured.Unstructured {
 		"apiVersion": sliceVersion.String(), "kind": "Tenant",
 		"metadata": map[string]any{"name": "c1", "namespace": tenantNamespace, "labels": map[string]any{"liqo.io/remote-cluster-id": "c1"}},
 		"spec": map[string]any{
-			"clusterID": "c1", "csr": honest(), "publicKey": "eA==", "signature": "eA==", "authzPolicy": "KeysExchange", "tenantCondition": "Active",
+			"clusterID": "c1", "csr": honest(), "publicKey": "eA==", "signature": "eA==", "authzPolicy": "KeysExchange",
+			"tenantCondition": "Active",
 		},
 	}
 	for _, change := range changes {
@@ -367,23 +377,34 @@ func TestAPeerStaysDrained(t *testing.T) {
 		old, new *unstructured.Unstructured
 		because  string
 	}{
-		"it peers":                     {thePeeringUser, nil, tenantOf(), ""},
-		"before the defaults are set":  {thePeeringUser, nil, tenantOf(set(nil, "spec", "authzPolicy"), set(nil, "spec", "tenantCondition")), ""},
-		"again, with another key":      {thePeeringUser, tenantOf(), tenantOf(set("eQ==", "spec", "publicKey")), ""},
-		"while it is drained":          {thePeeringUser, tenantOf(drained), tenantOf(drained, set("eQ==", "spec", "publicKey")), ""},
-		"an administrator drains it":   {"an administrator", tenantOf(), tenantOf(drained), ""},
-		"and uncordons it":             {"an administrator", tenantOf(drained), tenantOf(), ""},
-		"it uncordons itself":          {thePeeringUser, tenantOf(drained), tenantOf(), condition},
-		"by leaving it out":            {thePeeringUser, tenantOf(drained), tenantOf(set(nil, "spec", "tenantCondition")), condition},
-		"by its control plane":         {theConsumer, tenantOf(drained), tenantOf(), condition},
-		"it tolerates no handshake":    {thePeeringUser, tenantOf(), tenantOf(tolerant), policy},
-		"from the beginning":           {thePeeringUser, nil, tenantOf(tolerant), policy},
-		"it drains itself":             {thePeeringUser, tenantOf(), tenantOf(drained), condition},
-		"it writes that of another":    {thePeeringUser, nil, tenantOf(set("c2", "spec", "clusterID"), labelled("liqo.io/remote-cluster-id", "c2")), another},
-		"with the label of another":    {thePeeringUser, tenantOf(), tenantOf(labelled("liqo.io/remote-cluster-id", "c2")), another},
-		"a second one":                 {thePeeringUser, nil, tenantOf(set("another", "metadata", "name")), "a peer has one Tenant here, with the name c1"},
-		"of another name, as before":   {thePeeringUser, tenantOf(set("x", "metadata", "name")), tenantOf(set("x", "metadata", "name"), set("eQ==", "spec", "publicKey")), ""},
-		"with a proxy of a megabyte":   {thePeeringUser, nil, tenantOf(set(strings.Repeat("x", 1_000_000), "spec", "proxyURL")), "8192 characters"},
+		"it peers": {thePeeringUser, nil, tenantOf(), ""},
+		"before the defaults are set": {
+			thePeeringUser, nil, tenantOf(set(nil, "spec", "authzPolicy"), set(nil, "spec", "tenantCondition")), "",
+		},
+		"again, with another key":    {thePeeringUser, tenantOf(), tenantOf(set("eQ==", "spec", "publicKey")), ""},
+		"while it is drained":        {thePeeringUser, tenantOf(drained), tenantOf(drained, set("eQ==", "spec", "publicKey")), ""},
+		"an administrator drains it": {"an administrator", tenantOf(), tenantOf(drained), ""},
+		"and uncordons it":           {"an administrator", tenantOf(drained), tenantOf(), ""},
+		"it uncordons itself":        {thePeeringUser, tenantOf(drained), tenantOf(), condition},
+		"by leaving it out":          {thePeeringUser, tenantOf(drained), tenantOf(set(nil, "spec", "tenantCondition")), condition},
+		"by its control plane":       {theConsumer, tenantOf(drained), tenantOf(), condition},
+		"it tolerates no handshake":  {thePeeringUser, tenantOf(), tenantOf(tolerant), policy},
+		"from the beginning":         {thePeeringUser, nil, tenantOf(tolerant), policy},
+		"it drains itself":           {thePeeringUser, tenantOf(), tenantOf(drained), condition},
+		"it writes that of another": {
+			thePeeringUser, nil, tenantOf(set("c2", "spec", "clusterID"), labelled("liqo.io/remote-cluster-id", "c2")), another,
+		},
+		"with the label of another": {thePeeringUser, tenantOf(), tenantOf(labelled("liqo.io/remote-cluster-id", "c2")), another},
+		"a second one": {
+			thePeeringUser, nil, tenantOf(set("another", "metadata", "name")), "a peer has one Tenant here, with the name c1",
+		},
+		"of another name, as before": {
+			thePeeringUser, tenantOf(set("x", "metadata", "name")),
+			tenantOf(set("x", "metadata", "name"), set("eQ==", "spec", "publicKey")), "",
+		},
+		"with a proxy of a megabyte": {
+			thePeeringUser, nil, tenantOf(set(strings.Repeat("x", 1_000_000), "spec", "proxyURL")), "8192 characters",
+		},
 		"an administrator may do more": {"an administrator", nil, tenantOf(tolerant, set("c2", "spec", "clusterID")), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -416,7 +437,8 @@ func TestPeersDeleteOnlyWhatTheySent(t *testing.T) {
 	} {
 		requireRefusal(t, remove(t, plugin, theConsumer, tc.resource, tc.its, metav1.DeleteOptions{}), "")
 		requireRefusal(t, remove(t, without, theConsumer, tc.resource, tc.ours, metav1.DeleteOptions{}), "")
-		requireRefusal(t, remove(t, plugin, theConsumer, tc.resource, tc.ours, metav1.DeleteOptions{}), "only what Liqo replicates from its cluster")
+		requireRefusal(t, remove(t, plugin, theConsumer, tc.resource, tc.ours, metav1.DeleteOptions{}),
+			"only what Liqo replicates from its cluster")
 		requireRefusal(t, remove(t, plugin, liqo, tc.resource, tc.ours, metav1.DeleteOptions{}), "")
 	}
 	ip := in(tenantNamespace, "IP", set(ipamv1alpha1.SchemeGroupVersion.String(), "apiVersion"))

@@ -63,24 +63,34 @@ func at(change ...func(*corev1.Pod)) *corev1.Pod {
 			NodeName: "broker", Priority: ptr.To[int32](0), PreemptionPolicy: ptr.To(corev1.PreemptLowerPriority),
 			ServiceAccountName: "default", DeprecatedServiceAccount: "default",
 			Tolerations: []corev1.Toleration{
-				{Key: "node.kubernetes.io/not-ready", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](300)},
+				{
+					Key: "node.kubernetes.io/not-ready", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+					TolerationSeconds: ptr.To[int64](300),
+				},
 				{Key: "virtual-node.liqo.io/not-allowed", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
 			},
 			Containers: []corev1.Container{{
 				Name: "main", Image: "nginx", Ports: []corev1.ContainerPort{{ContainerPort: 80}},
 				LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/"}}},
 				SecurityContext: &corev1.SecurityContext{
-					AllowPrivilegeEscalation: ptr.To(true), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_BIND_SERVICE"}},
+					AllowPrivilegeEscalation: ptr.To(true),
+					Capabilities: &corev1.Capabilities{
+						Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_BIND_SERVICE"},
+					},
 					SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 				},
 			}},
 			InitContainers: []corev1.Container{{Name: "init", Image: "busybox"}},
 			Volumes: []corev1.Volume{
 				{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-				{Name: "kube-api-access-x", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
-					{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
-					{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}},
-				}}}},
+				{Name: "kube-api-access-x", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+					Sources: []corev1.VolumeProjection{
+						{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
+						{ConfigMap: &corev1.ConfigMapProjection{
+							LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"},
+						}},
+					},
+				}}},
 			},
 		},
 	}
@@ -100,8 +110,12 @@ func forwarded(pod *corev1.Pod) *offloadingv1beta1.ShadowPod {
 		Tolerations:  []corev1.Toleration{{Key: "edge", Operator: corev1.TolerationOpExists}},
 		Affinity: &offloadingv1beta1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
-				{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "arch", Operator: corev1.NodeSelectorOpIn, Values: []string{"amd64"}}}},
-				{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "arch", Operator: corev1.NodeSelectorOpIn, Values: []string{"arm64"}}}},
+				{MatchExpressions: []corev1.NodeSelectorRequirement{
+					{Key: "arch", Operator: corev1.NodeSelectorOpIn, Values: []string{"amd64"}},
+				}},
+				{MatchExpressions: []corev1.NodeSelectorRequirement{
+					{Key: "arch", Operator: corev1.NodeSelectorOpIn, Values: []string{"arm64"}},
+				}},
 			}},
 		}},
 	})
@@ -193,7 +207,9 @@ func TestPodsOfConsumersRunOnVirtualNodesOnly(t *testing.T) {
 		}
 	}
 	term := func(operator corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorTerm {
-		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "liqo.io/type", Operator: operator, Values: values}}}
+		return corev1.NodeSelectorTerm{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "liqo.io/type", Operator: operator, Values: values}},
+		}
 	}
 	virtual := term(corev1.NodeSelectorOpIn, "virtual-node")
 	attacks := map[string]struct {
@@ -249,8 +265,10 @@ func TestShadowPodsDecideNothingAboutTheirNodes(t *testing.T) {
 		// level is whether the value guard.podSecurity allows it.
 		level bool
 	}{
-		"the node":        {func(s *corev1.PodSpec) { s.NodeName = "worker" }, "may not have nodeName", false},
-		"the priority":    {func(s *corev1.PodSpec) { s.PriorityClassName = "system-node-critical" }, "may not have priorityClassName", false},
+		"the node": {func(s *corev1.PodSpec) { s.NodeName = "worker" }, "may not have nodeName", false},
+		"the priority": {
+			func(s *corev1.PodSpec) { s.PriorityClassName = "system-node-critical" }, "may not have priorityClassName", false,
+		},
 		"its number":      {func(s *corev1.PodSpec) { s.Priority = ptr.To[int32](1000) }, "may not have priority", false},
 		"the scheduler":   {func(s *corev1.PodSpec) { s.SchedulerName = "mine" }, "may not have schedulerName", false},
 		"the usual one":   {func(s *corev1.PodSpec) { s.SchedulerName, s.Priority = "default-scheduler", ptr.To[int32](0) }, "", false},
@@ -294,7 +312,8 @@ func TestWhatTakesLongToGoThroughIsRefused(t *testing.T) {
 		because string
 	}{
 		"many containers": {98, func(s *offloadingv1beta1.ShadowPod, i int) {
-			s.Spec.Pod.Containers = append(s.Spec.Pod.Containers, corev1.Container{Name: fmt.Sprint(i), SecurityContext: &corev1.SecurityContext{}})
+			s.Spec.Pod.Containers = append(s.Spec.Pod.Containers,
+				corev1.Container{Name: fmt.Sprint(i), SecurityContext: &corev1.SecurityContext{}})
 		}, ""},
 		"too many": {20_000, func(s *offloadingv1beta1.ShadowPod, i int) {
 			s.Spec.Pod.Containers = append(s.Spec.Pod.Containers, corev1.Container{Name: fmt.Sprint(i)})
@@ -314,12 +333,14 @@ func TestWhatTakesLongToGoThroughIsRefused(t *testing.T) {
 		}, tooLarge},
 		"many terms": {200, func(s *offloadingv1beta1.ShadowPod, _ int) {
 			repelled(func(a *corev1.PodAntiAffinity) {
-				a.RequiredDuringSchedulingIgnoredDuringExecution = append(a.RequiredDuringSchedulingIgnoredDuringExecution, corev1.PodAffinityTerm{Namespaces: []string{offloaded}})
+				a.RequiredDuringSchedulingIgnoredDuringExecution = append(a.RequiredDuringSchedulingIgnoredDuringExecution,
+					corev1.PodAffinityTerm{Namespaces: []string{offloaded}})
 			})(&s.Spec.Pod)
 		}, ""},
 		"too many terms": {20_000, func(s *offloadingv1beta1.ShadowPod, _ int) {
 			repelled(func(a *corev1.PodAntiAffinity) {
-				a.PreferredDuringSchedulingIgnoredDuringExecution = append(a.PreferredDuringSchedulingIgnoredDuringExecution, corev1.WeightedPodAffinityTerm{})
+				a.PreferredDuringSchedulingIgnoredDuringExecution = append(a.PreferredDuringSchedulingIgnoredDuringExecution,
+					corev1.WeightedPodAffinityTerm{})
 			})(&s.Spec.Pod)
 		}, tooLarge},
 		"many namespaces of a term": {20_000, func(s *offloadingv1beta1.ShadowPod, _ int) {
@@ -404,10 +425,14 @@ func TestShadowPodsKeepNoPodsOfOthersAway(t *testing.T) {
 		tc.change(&term)
 		weighted := []corev1.WeightedPodAffinityTerm{{Weight: 1, PodAffinityTerm: own}, {Weight: 100, PodAffinityTerm: term}}
 		for where, affinity := range map[string]*corev1.Affinity{
-			"required away":   {PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{own, term}}},
-			"preferred away":  {PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: weighted}},
-			"required beside": {PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{own, term}}},
-			"preferred":       {PodAffinity: &corev1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: weighted}},
+			"required away": {PodAntiAffinity: &corev1.PodAntiAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{own, term},
+			}},
+			"preferred away": {PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: weighted}},
+			"required beside": {
+				PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{own, term}},
+			},
+			"preferred": {PodAffinity: &corev1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: weighted}},
 		} {
 			t.Run(where+" "+name, func(t *testing.T) {
 				changed := forwarded(at())
@@ -446,7 +471,8 @@ func TestShadowPodsRequestByTheirContainersOnly(t *testing.T) {
 		attack := raw(t, shadow)
 		requireRefusal(t, write(t, without, theKubelet, shadowPods, "", nil, attack), "")
 		requireRefusal(t, write(t, plugin, theKubelet, shadowPods, "", nil, attack), "a ShadowPod may not have spec.pod.resources")
-		requireRefusal(t, write(t, plugin, theKubelet, shadowPods, "", raw(t, forwarded(at())), attack), "a ShadowPod may not have spec.pod.resources")
+		requireRefusal(t, write(t, plugin, theKubelet, shadowPods, "", raw(t, forwarded(at())), attack),
+			"a ShadowPod may not have spec.pod.resources")
 		released := attack.DeepCopy()
 		released.SetLabels(map[string]string{"example.org/" + name: ""})
 		requireRefusal(t, write(t, plugin, theKubelet, shadowPods, "", attack, released), "")

@@ -110,7 +110,9 @@ func broken(o *unstructured.Unstructured) string {
 	for key, value := range o.GetAnnotations() {
 		annotations += len(key) + len(value)
 	}
-	most := map[string]int{"ResourceSlice": 16384, "Renew": 16384, "NamespaceMap": 16384, "Tenant": 16384, "Secret": 262144, "ConfigMap": 262144}
+	most := map[string]int{
+		"ResourceSlice": 16384, "Renew": 16384, "NamespaceMap": 16384, "Tenant": 16384, "Secret": 262144, "ConfigMap": 262144,
+	}
 	limit, special := most[o.GetKind()]
 	if !special {
 		limit = 65536

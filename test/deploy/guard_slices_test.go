@@ -44,7 +44,8 @@ func renew(t *testing.T, changes ...func(map[string]any)) *unstructured.Unstruct
 	replica := raw(t, local)
 	replica.SetGroupVersionKind(authv1beta1.GroupVersion.WithKind(authv1beta1.RenewKind))
 	set(nil, "status")(replica.Object)
-	for _, change := range append([]func(map[string]any){set(replicated(), "metadata", "labels"), set(honest(), "spec", "csr")}, changes...) {
+	first := []func(map[string]any){set(replicated(), "metadata", "labels"), set(honest(), "spec", "csr")}
+	for _, change := range append(first, changes...) {
 		change(replica.Object)
 	}
 	return replica
@@ -67,15 +68,21 @@ func TestConsumersWriteReplicasOnly(t *testing.T) {
 		old, new         *unstructured.Unstructured
 		because          string
 	}{
-		"what its replicator creates":           {theConsumer, "", nil, created(t), ""},
-		"with its id and the request, later":    {theConsumer, "", created(t), slice(), ""},
-		"what it asks for":                      {theConsumer, "", slice(granting("4")), slice(granting("4"), set("8", "spec", "resources", "cpu")), ""},
-		"the renewal of its certificate":        {theConsumer, "", nil, renew(t), ""},
-		"with another key":                      {theConsumer, "", renew(t, signed), renew(t, signed, set("eQ==", "spec", "publicKey")), ""},
-		"Liqo signs it":                         {liqo, "status", renew(t), renew(t, signed), ""},
-		"and accepts the slice":                 {liqo, "status", slice(), slice(accepted), ""},
-		"what this cluster sends":               {liqo, "", nil, sent("c1"), ""},
-		"with the finalizer of the replicator":  {theReplicator, "", sent("c1"), sent("c1", set([]any{"crdreplicator.liqo.io/resource"}, "metadata", "finalizers")), ""},
+		"what its replicator creates":        {theConsumer, "", nil, created(t), ""},
+		"with its id and the request, later": {theConsumer, "", created(t), slice(), ""},
+		"what it asks for": {
+			theConsumer, "", slice(granting("4")), slice(granting("4"), set("8", "spec", "resources", "cpu")), "",
+		},
+		"the renewal of its certificate": {theConsumer, "", nil, renew(t), ""},
+		"with another key": {
+			theConsumer, "", renew(t, signed), renew(t, signed, set("eQ==", "spec", "publicKey")), "",
+		},
+		"Liqo signs it":           {liqo, "status", renew(t), renew(t, signed), ""},
+		"and accepts the slice":   {liqo, "status", slice(), slice(accepted), ""},
+		"what this cluster sends": {liqo, "", nil, sent("c1"), ""},
+		"with the finalizer of the replicator": {
+			theReplicator, "", sent("c1"), sent("c1", set([]any{"crdreplicator.liqo.io/resource"}, "metadata", "finalizers")), "",
+		},
 		"and what comes back":                   {theReplicator, "status", sent("c1"), sent("c1", accepted, signed), ""},
 		"by a tenant of this cluster":           {"an administrator", "", nil, sent("p1"), ""},
 		"as if this cluster sent it to another": {theConsumer, "", nil, sent("p1", set("p1", "spec", "consumerClusterID")), theLabels},
@@ -96,13 +103,15 @@ func TestConsumersWriteReplicasOnly(t *testing.T) {
 		"the renewal of this cluster":           {theConsumer, "", renew(t, set(nil, "metadata", "labels")), renew(t), theLabels},
 		"a renewal of another":                  {theConsumer, "", nil, renew(t, labelled("liqo.io/originID", "c2")), theLabels},
 		"for a cluster that Liqo does not know": {theConsumer, "", nil, slice(moved), ""},
-		"the status":                            {theConsumer, "status", slice(), slice(conditions(condition("Authentication", "Accepted"))), status},
-		"the certificate in the status":         {theConsumer, "status", slice(), slice(signed), status},
-		"that of the renewal":                   {theConsumer, "status", renew(t), renew(t, signed), status},
-		"when it creates it":                    {theConsumer, "", nil, renew(t, signed), status},
-		"of another consumer":                   {theConsumer, "", nil, slice(set("c2", "spec", "consumerClusterID")), another},
-		"later":                                 {theConsumer, "", slice(), slice(set("c2", "spec", "consumerClusterID")), another},
-		"the renewal of another consumer":       {theConsumer, "", nil, renew(t, set("c2", "spec", "consumerClusterID")), another},
+		"the status": {
+			theConsumer, "status", slice(), slice(conditions(condition("Authentication", "Accepted"))), status,
+		},
+		"the certificate in the status":   {theConsumer, "status", slice(), slice(signed), status},
+		"that of the renewal":             {theConsumer, "status", renew(t), renew(t, signed), status},
+		"when it creates it":              {theConsumer, "", nil, renew(t, signed), status},
+		"of another consumer":             {theConsumer, "", nil, slice(set("c2", "spec", "consumerClusterID")), another},
+		"later":                           {theConsumer, "", slice(), slice(set("c2", "spec", "consumerClusterID")), another},
+		"the renewal of another consumer": {theConsumer, "", nil, renew(t, set("c2", "spec", "consumerClusterID")), another},
 	} {
 		t.Run(name, func(t *testing.T) {
 			resource := sliceVersion.WithResource(requests[tc.new.GetKind()])

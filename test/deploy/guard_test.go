@@ -279,37 +279,76 @@ func TestOnlyTheBrokerGrants(t *testing.T) {
 		// because is part of the rejection's message; "" if the write is admitted.
 		because string
 	}{
-		"a consumer asks":                              {theConsumer, "", nil, slice(), ""},
-		"asks for more":                                {theConsumer, "", slice(granting("4")), slice(granting("4"), set("8", "spec", "resources", "cpu")), ""},
-		"accepts its own certificate":                  {theConsumer, "status", slice(), slice(conditions(condition("Authentication", "Accepted"))), ""},
-		"deletes what it has":                          {theConsumer, "", slice(granting("4")), slice(granting("4"), set([]any{}, "metadata", "finalizers")), ""},
-		"grants itself something":                      {theConsumer, "status", slice(), slice(granting("4")), refused},
-		"resources alone":                              {theConsumer, "status", slice(), slice(set("4", "status", "resources", "cpu")), refused},
-		"the condition alone":                          {theConsumer, "status", slice(), slice(conditions(condition("Resources", "Accepted"))), refused},
-		"more than it was granted":                     {theConsumer, "status", slice(granting("4")), slice(granting("400")), refused},
-		"something under another name":                 {theConsumer, "status", slice(granting("4")), slice(granting("4"), set("1", "status", "resources", "nvidia.com/gpu")), refused},
-		"a longer time since":                          {theConsumer, "status", slice(granting("4")), slice(granting("4"), conditions(condition("Authentication", "Accepted"), map[string]any{"type": "Resources", "status": "Accepted", "lastTransitionTime": "2000-01-01T00:00:00Z"})), refused},
-		"another condition of the type":                {theConsumer, "status", slice(granting("4")), slice(granting("4"), conditions(condition("Resources", "Denied"), condition("Resources", "Accepted"))), refused},
-		"denies itself, to be granted anew":            {theConsumer, "status", slice(granting("4")), slice(granting("4"), conditions(condition("Resources", "Denied"))), refused},
-		"takes the condition away":                     {theConsumer, "status", slice(granting("4")), slice(granting("4"), conditions()), refused},
-		"creates it with a status":                     {theConsumer, "", nil, slice(granting("4")), refused},
-		"writes what Liqo decides":                     {theConsumer, "status", slice(otherClass), slice(otherClass, granting("400")), ""},
-		"of no class":                                  {theConsumer, "status", slice(set(nil, "spec", "class")), slice(set(nil, "spec", "class"), granting("400")), ""},
-		"and changes to the broker's class":            {theConsumer, "", slice(otherClass, granting("400")), slice(granting("400")), refused},
-		"of any name":                                  {theConsumer, "", slice(otherClass, granting("400")), slice(granting("400"), set("pool", "spec", "class")), refused},
-		"changes the class before it was granted":      {theConsumer, "", slice(otherClass), slice(), ""},
-		"leaves with what it has":                      {theConsumer, "", slice(granting("4")), slice(otherClass, granting("4")), refused},
-		"removes the label that it is replicated":      {theConsumer, "", slice(granting("4")), slice(own, granting("4")), refused},
-		"adds that label later":                        {theConsumer, "", slice(own, granting("400")), slice(granting("400")), refused},
-		"changes its consumer":                         {theConsumer, "", slice(granting("4")), slice(granting("4"), set("c2", "spec", "consumerClusterID")), refused},
-		"removes its origin":                           {theConsumer, "", slice(granting("4")), slice(granting("4"), set(nil, "metadata", "labels", "liqo.io/originID")), refused},
+		"a consumer asks": {theConsumer, "", nil, slice(), ""},
+		"asks for more": {
+			theConsumer, "", slice(granting("4")), slice(granting("4"), set("8", "spec", "resources", "cpu")), "",
+		},
+		"accepts its own certificate": {
+			theConsumer, "status", slice(), slice(conditions(condition("Authentication", "Accepted"))), "",
+		},
+		"deletes what it has": {
+			theConsumer, "", slice(granting("4")), slice(granting("4"), set([]any{}, "metadata", "finalizers")), "",
+		},
+		"grants itself something": {theConsumer, "status", slice(), slice(granting("4")), refused},
+		"resources alone": {
+			theConsumer, "status", slice(), slice(set("4", "status", "resources", "cpu")), refused,
+		},
+		"the condition alone": {
+			theConsumer, "status", slice(), slice(conditions(condition("Resources", "Accepted"))), refused,
+		},
+		"more than it was granted": {theConsumer, "status", slice(granting("4")), slice(granting("400")), refused},
+		"something under another name": {
+			theConsumer, "status", slice(granting("4")), slice(granting("4"), set("1", "status", "resources", "nvidia.com/gpu")), refused,
+		},
+		"a longer time since": {
+			theConsumer, "status", slice(granting("4")),
+			slice(granting("4"), conditions(condition("Authentication", "Accepted"), map[string]any{
+				"type": "Resources", "status": "Accepted", "lastTransitionTime": "2000-01-01T00:00:00Z",
+			})),
+			refused,
+		},
+		"another condition of the type": {
+			theConsumer, "status", slice(granting("4")),
+			slice(granting("4"), conditions(condition("Resources", "Denied"), condition("Resources", "Accepted"))), refused,
+		},
+		"denies itself, to be granted anew": {
+			theConsumer, "status", slice(granting("4")), slice(granting("4"), conditions(condition("Resources", "Denied"))), refused,
+		},
+		"takes the condition away": {
+			theConsumer, "status", slice(granting("4")), slice(granting("4"), conditions()), refused,
+		},
+		"creates it with a status": {theConsumer, "", nil, slice(granting("4")), refused},
+		"writes what Liqo decides": {theConsumer, "status", slice(otherClass), slice(otherClass, granting("400")), ""},
+		"of no class": {
+			theConsumer, "status", slice(set(nil, "spec", "class")), slice(set(nil, "spec", "class"), granting("400")), "",
+		},
+		"and changes to the broker's class": {
+			theConsumer, "", slice(otherClass, granting("400")), slice(granting("400")), refused,
+		},
+		"of any name": {
+			theConsumer, "", slice(otherClass, granting("400")), slice(granting("400"), set("pool", "spec", "class")), refused,
+		},
+		"changes the class before it was granted": {theConsumer, "", slice(otherClass), slice(), ""},
+		"leaves with what it has":                 {theConsumer, "", slice(granting("4")), slice(otherClass, granting("4")), refused},
+		"removes the label that it is replicated": {theConsumer, "", slice(granting("4")), slice(own, granting("4")), refused},
+		"adds that label later":                   {theConsumer, "", slice(own, granting("400")), slice(granting("400")), refused},
+		"changes its consumer": {
+			theConsumer, "", slice(granting("4")), slice(granting("4"), set("c2", "spec", "consumerClusterID")), refused,
+		},
+		"removes its origin": {
+			theConsumer, "", slice(granting("4")), slice(granting("4"), set(nil, "metadata", "labels", "liqo.io/originID")), refused,
+		},
 		"who may change Tenants of one namespace does": {thePeeringUser, "status", slice(), slice(granting("4")), refused},
 		"the broker grants":                            {theBroker, "status", slice(), slice(granting("4")), ""},
 		"grants less":                                  {theBroker, "status", slice(granting("4")), slice(granting("1")), ""},
-		"Liqo signs a certificate":                     {liqo, "status", slice(granting("4")), slice(granting("4"), set("eA==", "status", "authParams", "signedCRT")), ""},
-		"Liqo denies a tenant that is drained":         {liqo, "status", slice(granting("4")), slice(granting("4"), conditions(condition("Resources", "Denied"))), ""},
-		"what a provider grants this cluster":          {theReplicator, "status", slice(own), slice(own, granting("4")), ""},
-		"but nothing to consumers":                     {theReplicator, "status", slice(), slice(granting("4")), refused},
+		"Liqo signs a certificate": {
+			liqo, "status", slice(granting("4")), slice(granting("4"), set("eA==", "status", "authParams", "signedCRT")), "",
+		},
+		"Liqo denies a tenant that is drained": {
+			liqo, "status", slice(granting("4")), slice(granting("4"), conditions(condition("Resources", "Denied"))), "",
+		},
+		"what a provider grants this cluster": {theReplicator, "status", slice(own), slice(own, granting("4")), ""},
+		"but nothing to consumers":            {theReplicator, "status", slice(), slice(granting("4")), refused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			requireRefusal(t, ask(t, plugin, tc.who, tc.subresource, tc.old, tc.new), tc.because)
@@ -362,17 +401,24 @@ func TestSlicesHaveABoundedNumberOfResources(t *testing.T) {
 		old, new *unstructured.Unstructured
 		because  string
 	}{
-		"as many as there may be":               {nil, slice(resources(named(200, "1"))), ""},
-		"of the longest names":                  {nil, slice(resources(map[string]any{strings.Repeat("a", 317): "1"})), ""},
-		"of longer ones":                        {nil, slice(resources(map[string]any{strings.Repeat("a", 318): "1"})), "317 characters"},
-		"one more":                              {nil, slice(resources(named(201, "1"))), "may name 200 resources"},
-		"far more":                              {nil, slice(resources(named(50_000, "1"))), "may name 200 resources"},
-		"that would take forever to read, too":  {nil, slice(resources(named(50_000, "1e1000000000"))), "may name 200 resources"},
-		"200 that would":                        {nil, slice(resources(named(200, "1e1000000000"))), "may have 30 digits"},
-		"what is there may be deleted":          {slice(resources(named(50_000, "1"))), slice(resources(named(50_000, "1")), set([]any{}, "metadata", "finalizers")), ""},
-		"even if it takes forever":              {slice(resources(named(200, "1e1000000000"))), slice(resources(named(200, "1e1000000000")), set([]any{}, "metadata", "finalizers")), ""},
-		"and be made less":                      {slice(resources(named(201, "1"))), slice(resources(named(200, "1"))), ""},
-		"but not be changed and still too many": {slice(resources(named(202, "1"))), slice(resources(named(201, "1"))), "may name 200 resources"},
+		"as many as there may be":              {nil, slice(resources(named(200, "1"))), ""},
+		"of the longest names":                 {nil, slice(resources(map[string]any{strings.Repeat("a", 317): "1"})), ""},
+		"of longer ones":                       {nil, slice(resources(map[string]any{strings.Repeat("a", 318): "1"})), "317 characters"},
+		"one more":                             {nil, slice(resources(named(201, "1"))), "may name 200 resources"},
+		"far more":                             {nil, slice(resources(named(50_000, "1"))), "may name 200 resources"},
+		"that would take forever to read, too": {nil, slice(resources(named(50_000, "1e1000000000"))), "may name 200 resources"},
+		"200 that would":                       {nil, slice(resources(named(200, "1e1000000000"))), "may have 30 digits"},
+		"what is there may be deleted": {
+			slice(resources(named(50_000, "1"))), slice(resources(named(50_000, "1")), set([]any{}, "metadata", "finalizers")), "",
+		},
+		"even if it takes forever": {
+			slice(resources(named(200, "1e1000000000"))),
+			slice(resources(named(200, "1e1000000000")), set([]any{}, "metadata", "finalizers")), "",
+		},
+		"and be made less": {slice(resources(named(201, "1"))), slice(resources(named(200, "1"))), ""},
+		"but not be changed and still too many": {
+			slice(resources(named(202, "1"))), slice(resources(named(201, "1"))), "may name 200 resources",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := ask(t, plugin, theConsumer, "", tc.old, tc.new)

@@ -14,7 +14,9 @@ import (
 // account.
 func TestTheCatalogAsASidecar(t *testing.T) {
 	own, objects := rendered(t, All), rendered(t, Sidecar)
-	for _, gone := range []string{"Deployment", "ServiceAccount", "PodDisruptionBudget", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
+	for _, gone := range []string{
+		"Deployment", "ServiceAccount", "PodDisruptionBudget", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+	} {
 		require.True(t, has(own, gone, "liqo-broker-catalog"), gone)
 		require.False(t, has(objects, gone, "liqo-broker-catalog"), gone)
 	}
@@ -46,9 +48,11 @@ func TestTheCatalogAsASidecar(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, "liqo-broker", find[rbacv1.ClusterRoleBinding](t, objects, "ClusterRoleBinding", "liqo-broker-catalog").Subjects[0].Name)
+	require.Equal(t, "liqo-broker",
+		find[rbacv1.ClusterRoleBinding](t, objects, "ClusterRoleBinding", "liqo-broker-catalog").Subjects[0].Name)
 	require.Equal(t, "liqo-broker", find[rbacv1.RoleBinding](t, objects, "RoleBinding", "liqo-broker-catalog").Subjects[0].Name)
-	require.Equal(t, find[rbacv1.ClusterRole](t, own, "ClusterRole", "liqo-broker-vk-catalog"), find[rbacv1.ClusterRole](t, objects, "ClusterRole", "liqo-broker-vk-catalog"))
+	require.Equal(t, find[rbacv1.ClusterRole](t, own, "ClusterRole", "liqo-broker-vk-catalog"),
+		find[rbacv1.ClusterRole](t, objects, "ClusterRole", "liqo-broker-vk-catalog"))
 }
 
 // The catalog's volumes are in the pods that it runs in.
@@ -65,5 +69,6 @@ func TestTheSidecarHasItsVolumes(t *testing.T) {
 		names = append(names, volume.Name)
 	}
 	require.Equal(t, []string{"tmp", "tls", "more"}, names)
-	require.Contains(t, pod.Containers[1].VolumeMounts, corev1.VolumeMount{Name: "tls", MountPath: "/etc/liqo-broker-catalog", ReadOnly: true})
+	require.Contains(t, pod.Containers[1].VolumeMounts,
+		corev1.VolumeMount{Name: "tls", MountPath: "/etc/liqo-broker-catalog", ReadOnly: true})
 }

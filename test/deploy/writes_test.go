@@ -26,39 +26,64 @@ type bound struct{ large, many, cost string }
 // that is missing here: the change that adds it must answer the three questions.
 func parties() []party {
 	const (
-		bySpec, unbounded, byQuota = "16 KiB of annotations; ", "not bounded; [a quota](install.md#bound-the-number-of-objects-of-a-consumer)", "quota of Liqo, where pods are in it"
-		etcd, caches               = "etcd", "etcd, the caches of the broker and of the catalog"
+		bySpec       = "16 KiB of annotations; "
+		unbounded    = "not bounded; [a quota](install.md#bound-the-number-of-objects-of-a-consumer)"
+		byQuota      = "quota of Liqo, where pods are in it"
+		etcd, caches = "etcd", "etcd, the caches of the broker and of the catalog"
 	)
 	return []party{
 		{"The control plane of a consumer", "liqo-remote-controlplane", "its tenant namespace", map[string]bound{
-			"resourceslices":        {bySpec + "a request of 8,192 characters, 200 resources, a class of 256 characters", unbounded, caches + "; a certificate and a decision of the offers for each"},
+			"resourceslices": {
+				bySpec + "a request of 8,192 characters, 200 resources, a class of 256 characters", unbounded,
+				caches + "; a certificate and a decision of the offers for each",
+			},
 			"resourceslices/status": {"refused", "", ""},
 			"renews":                {bySpec + "a request of 8,192 characters", unbounded, etcd + "; a certificate for each"},
 			"renews/status":         {"refused", "", ""},
-			"namespacemaps":         {bySpec + "2,000 namespaces with names of 63 characters", unbounded, caches + "; a namespace for each entry"},
-			"namespacemaps/status":  {"refused", "", ""},
+			"namespacemaps": {
+				bySpec + "2,000 namespaces with names of 63 characters", unbounded, caches + "; a namespace for each entry",
+			},
+			"namespacemaps/status": {"refused", "", ""},
 		}},
 		{"The user that peers a consumer", "liqo-peering-user-tenant-ns", "its tenant namespace", map[string]bound{
-			"secrets":        {"no data; 256 KiB of annotations", unbounded, etcd},
-			"tenants":        {bySpec + "fields of 8,192 characters", unbounded, "etcd, the cache of the broker; a certificate for each"},
-			"ips":            {"refused", "", ""},
-			"configurations": {"64 KiB of annotations; 100 CIDRs of each cluster", unbounded, "etcd, the cache of the broker; rules of gateways"},
+			"secrets": {"no data; 256 KiB of annotations", unbounded, etcd},
+			"tenants": {bySpec + "fields of 8,192 characters", unbounded, "etcd, the cache of the broker; a certificate for each"},
+			"ips":     {"refused", "", ""},
+			"configurations": {
+				"64 KiB of annotations; 100 CIDRs of each cluster", unbounded, "etcd, the cache of the broker; rules of gateways",
+			},
 			"gatewayclients": {"64 KiB of annotations; 1.5 MiB in all", unbounded, etcd + "; a gateway for each, and a Service"},
 			"gatewayservers": {"64 KiB of annotations; 1.5 MiB in all", unbounded, etcd + "; a gateway for each, and a Service"},
 			"publickeies":    {"64 KiB of annotations; 1.5 MiB in all", unbounded, etcd},
 		}},
 		{"The virtual kubelet of a consumer", "liqo-virtual-kubelet-remote", "the namespaces that were made for it", map[string]bound{
-			"configmaps":             {"1 MiB of data, 256 KiB of annotations (Kubernetes)", unbounded, etcd},
-			"secrets":                {"1 MiB of data, 256 KiB of annotations (Kubernetes)", unbounded, etcd},
-			"events":                 {"refused", "", ""},
-			"persistentvolumeclaims": {"refused, without `guard.volumes`; 64 KiB of annotations", unbounded, "disks of this cluster, with `guard.volumes`"},
-			"services":               {"64 KiB of annotations", unbounded, etcd + "; ports of nodes and load balancers"},
-			"ingresses":              {"refused, without `guard.ingresses`; 64 KiB of annotations", unbounded, "hosts of this cluster, with `guard.ingresses`"},
-			"shadowpods":             {"256 KiB of variables, commands, arguments and four times the annotations; 100 containers, 500 volumes; 1.5 MiB in all", byQuota, caches + "; a pod for each, here and at a provider"},
-			"shadowendpointslices":   {"64 KiB of annotations; 1,000 endpoints with 2 addresses", unbounded, "etcd, the cache of the broker; an EndpointSlice for each, and 1,000 IPs of a namespace"},
-			"pods/attach":            {"a stream", "half of the streams of a provider", "[the kubelet API](#an-unauthenticated-client-on-the-network)"},
-			"pods/exec":              {"a stream", "half of the streams of a provider", "[the kubelet API](#an-unauthenticated-client-on-the-network)"},
-			"pods/portforward":       {"a stream", "half of the streams of a provider", "[the kubelet API](#an-unauthenticated-client-on-the-network)"},
+			"configmaps": {"1 MiB of data, 256 KiB of annotations (Kubernetes)", unbounded, etcd},
+			"secrets":    {"1 MiB of data, 256 KiB of annotations (Kubernetes)", unbounded, etcd},
+			"events":     {"refused", "", ""},
+			"persistentvolumeclaims": {
+				"refused, without `guard.volumes`; 64 KiB of annotations", unbounded, "disks of this cluster, with `guard.volumes`",
+			},
+			"services": {"64 KiB of annotations", unbounded, etcd + "; ports of nodes and load balancers"},
+			"ingresses": {
+				"refused, without `guard.ingresses`; 64 KiB of annotations", unbounded, "hosts of this cluster, with `guard.ingresses`",
+			},
+			"shadowpods": {
+				"256 KiB of variables, commands, arguments and four times the annotations; 100 containers, 500 volumes; 1.5 MiB in all",
+				byQuota, caches + "; a pod for each, here and at a provider",
+			},
+			"shadowendpointslices": {
+				"64 KiB of annotations; 1,000 endpoints with 2 addresses", unbounded,
+				"etcd, the cache of the broker; an EndpointSlice for each, and 1,000 IPs of a namespace",
+			},
+			"pods/attach": {
+				"a stream", "half of the streams of a provider", "[the kubelet API](#an-unauthenticated-client-on-the-network)",
+			},
+			"pods/exec": {
+				"a stream", "half of the streams of a provider", "[the kubelet API](#an-unauthenticated-client-on-the-network)",
+			},
+			"pods/portforward": {
+				"a stream", "half of the streams of a provider", "[the kubelet API](#an-unauthenticated-client-on-the-network)",
+			},
 		}},
 	}
 }
@@ -80,7 +105,8 @@ func policiesFor(t *testing.T, group, resource string, operation admissionregist
 		}
 		policy := find[admissionregistrationv1.ValidatingAdmissionPolicy](t, objects, o.GetKind(), o.GetName())
 		for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
-			if slices.Contains(rule.APIGroups, group) && slices.Contains(rule.Resources, resource) && slices.Contains(rule.Operations, operation) {
+			if slices.Contains(rule.APIGroups, group) && slices.Contains(rule.Resources, resource) &&
+				slices.Contains(rule.Operations, operation) {
 				names = append(names, strings.TrimPrefix(policy.Name, "liqo-broker-"))
 				break
 			}
@@ -116,7 +142,8 @@ func TestEachWriteOfAPeerHasItsBound(t *testing.T) {
 	var table strings.Builder
 	for _, p := range parties() {
 		fmt.Fprintf(&table, "\n**%s**, in %s (Liqo's ClusterRole `%s`):\n\n", p.title, p.where, p.role)
-		table.WriteString("| resource | verbs | policies for writes | for deletions | how large | how many | what it costs |\n|---|---|---|---|---|---|---|\n")
+		table.WriteString("| resource | verbs | policies for writes | for deletions | how large | how many | what it costs |\n")
+		table.WriteString("|---|---|---|---|---|---|---|\n")
 		resources, verbs, groups := verbsOf(liqoRole(t, p.role))
 		for _, resource := range resources {
 			b, known := p.bounds[resource]

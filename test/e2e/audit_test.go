@@ -54,7 +54,8 @@ func unseen() map[string]string {
 			"own admission asks whether the broker has it",
 		"role liqo-broker-vk: get shadowpods.offloading.liqo.io everywhere": "needed where guard.localPods lets pods of consumers " +
 			"come before their namespace is offloaded",
-		"role liqo-broker-vk: get pods everywhere":                                                     "needed when the API server does not answer a patch",
+		"role liqo-broker-vk: get pods everywhere": "needed when the API server " +
+			"does not answer a patch",
 		"role liqo-broker-vk: delete nodes " + brokerNode + " everywhere":                              byOwner,
 		"role liqo-broker: delete configmaps liqo-broker-node in namespace " + sandbox.BrokerComponent: byOwner,
 	}

@@ -55,7 +55,8 @@ func (b *brokered) kubelet(t *testing.T) {
 func (b *brokered) service(t *testing.T) {
 	ns := b.namespace(t)
 	svc := &corev1.Service{Spec: corev1.ServiceSpec{
-		Selector: map[string]string{"service": "web"}, Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(80)}},
+		Selector: map[string]string{"service": "web"},
+		Ports:    []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(80)}},
 	}}
 	svc.Name, svc.Namespace = "web", ns
 	require.NoError(t, b.broker.Client.Create(t.Context(), svc))

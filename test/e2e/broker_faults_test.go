@@ -226,7 +226,8 @@ func (b *brokered) followsLeader(t *testing.T, namespace, before string) {
 func (b *brokered) failover(t *testing.T) {
 	ns := b.namespace(t)
 	b.create(t, ns, "web", 20, nil)
-	b.create(t, ns, "database", 1, both(only("provider2"), annotated(brokeringv1alpha1.FailoverAnnotation, string(brokeringv1alpha1.FailoverNever))))
+	b.create(t, ns, "database", 1,
+		both(only("provider2"), annotated(brokeringv1alpha1.FailoverAnnotation, string(brokeringv1alpha1.FailoverNever))))
 	b.create(t, ns, "loyal", 1, only("provider2"))
 	stay := sets.New("database-0", "loyal-0") // No other provider fits loyal-0.
 	b.settle(t, ns, 22)
@@ -262,7 +263,8 @@ func (b *brokered) failover(t *testing.T) {
 			p := &list[i]
 			left := p.Labels[brokeringv1alpha1.ProviderLabel] != "provider2" && p.Status.Phase == corev1.PodRunning && podReady(p)
 			if left == stay.Has(p.Name) {
-				return fmt.Errorf("pod %s is %s at %q, Ready is %t", p.Name, p.Status.Phase, p.Labels[brokeringv1alpha1.ProviderLabel], podReady(p))
+				return fmt.Errorf("pod %s is %s at %q, Ready is %t", p.Name, p.Status.Phase, p.Labels[brokeringv1alpha1.ProviderLabel],
+					podReady(p))
 			}
 		}
 		return nil
@@ -270,7 +272,7 @@ func (b *brokered) failover(t *testing.T) {
 	t.Logf("elsewhere after %s", time.Since(began).Round(100*time.Millisecond))
 	assert.GreaterOrEqual(t, time.Since(began), failoverAfter-time.Second)
 	assert.Equal(t, here, uids(t, b.broker, ns), "the pods moved, they were not made anew")
-	b.moved(t, ns, b.movedPod(t, ns, before), "unreachable for too long")
+	b.moved(t, ns, b.movedPod(t, ns, before), "unreachable for longer than failover.after")
 
 	b.create(t, ns, "patient", 1, only("provider2"))
 	b.explained(t, ns, "patient-0", "NoProviderFits", "no provider cluster fits", "not ready")
@@ -431,7 +433,8 @@ func (b *brokered) assignments(ctx context.Context, namespace string) (map[strin
 	out := map[string]string{}
 	for i := range list {
 		p := &list[i]
-		out[p.Name] = fmt.Sprintf("%s at %s by %s", p.UID, p.Labels[brokeringv1alpha1.VirtualNodeLabel], p.Annotations[brokeringv1alpha1.AssignedAtAnnotation])
+		out[p.Name] = fmt.Sprintf("%s at %s by %s", p.UID, p.Labels[brokeringv1alpha1.VirtualNodeLabel],
+			p.Annotations[brokeringv1alpha1.AssignedAtAnnotation])
 	}
 	return out, err
 }

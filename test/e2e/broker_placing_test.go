@@ -25,7 +25,8 @@ import (
 func (b *brokered) spread(t *testing.T) {
 	for i, region := range []string{"eu", "eu", "us"} {
 		b.restore(t, sandbox.Provider(i+1))
-		b.decide(t, sandbox.Provider(i+1), func(s *brokeringv1alpha1.ProviderClusterSpec) { s.Attributes = map[string]string{"region": region} })
+		b.decide(t, sandbox.Provider(i+1),
+			func(s *brokeringv1alpha1.ProviderClusterSpec) { s.Attributes = map[string]string{"region": region} })
 	}
 	for key, want := range map[string]func(at map[string]int){
 		"provider": func(at map[string]int) {
@@ -52,7 +53,8 @@ func (b *brokered) spread(t *testing.T) {
 				assert.Contains(t, list[i].Annotations[brokeringv1alpha1.DecisionAnnotation], "spread")
 			}
 			eventually(t, 20*time.Second, func(ctx context.Context) error {
-				return b.event(ctx, &list[0], "Assigned", "Assigned to provider "+list[0].Labels[brokeringv1alpha1.ProviderLabel]+": score ", "; 2 others fit")
+				return b.event(ctx, &list[0], "Assigned",
+					"Assigned to provider "+list[0].Labels[brokeringv1alpha1.ProviderLabel]+": score ", "; 2 others fit")
 			})
 		})
 	}
@@ -151,7 +153,8 @@ func (b *brokered) disabled(t *testing.T) {
 	b.explained(t, ns, "nowhere-0", "NoProviderFits", "no provider cluster fits", "disabled")
 	require.NoError(t, b.broker.Client.Delete(t.Context(), newPod(ns, "nowhere-0")))
 	b.settle(t, ns, 18)
-	assert.Equal(t, there, b.count(t, ns, brokeringv1alpha1.ProviderLabel)["provider1"], "new pods went to a disabled provider, or old ones left it")
+	assert.Equal(t, there, b.count(t, ns, brokeringv1alpha1.ProviderLabel)["provider1"],
+		"new pods went to a disabled provider, or old ones left it")
 	after, err := b.identities(t.Context(), ns)
 	require.NoError(t, err)
 	require.NoError(t, changed(before, after))

@@ -58,7 +58,8 @@ func (b *brokered) denied(t *testing.T) {
 	const reason = "DefaultResourceSliceClassDisabled"
 	provider := b.providers[2]
 	slice := forge.ResourceSlice("denied", "liqo-tenant-"+provider.Name)
-	require.NoError(t, forge.MutateResourceSlice(slice, liqov1beta1.ClusterID(provider.Name), &forge.ResourceSliceOptions{Class: "undecided"}, true))
+	require.NoError(t,
+		forge.MutateResourceSlice(slice, liqov1beta1.ClusterID(provider.Name), &forge.ResourceSliceOptions{Class: "undecided"}, true))
 	require.NoError(t, b.broker.Client.Create(t.Context(), slice))
 	t.Cleanup(func() { require.NoError(t, client.IgnoreNotFound(b.broker.Client.Delete(context.Background(), slice))) })
 	there := client.ObjectKey{Namespace: "liqo-tenant-" + b.broker.Name, Name: slice.Name}

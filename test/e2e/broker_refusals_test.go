@@ -48,7 +48,8 @@ func (b *brokered) rejected(t *testing.T) {
 	b.create(t, ns, "new", 6, nil)
 	b.create(t, ns, "patient", 1, only("provider2"))
 	eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "new-5", "") })
-	assert.Equal(t, there, b.count(t, ns, brokeringv1alpha1.ProviderLabel)["provider2"], "new pods went to a provider that rejects the broker")
+	assert.Equal(t, there, b.count(t, ns, brokeringv1alpha1.ProviderLabel)["provider2"],
+		"new pods went to a provider that rejects the broker")
 	b.explained(t, ns, "patient-0", "NoProviderFits", "no provider cluster fits", "not ready")
 	throughout(t, failoverAfter+8*time.Second, func(ctx context.Context) error {
 		now, err := b.assignments(ctx, ns)
@@ -97,7 +98,8 @@ func (b *brokered) nodeDeleted(t *testing.T) {
 	})
 	// The broker saves these changes to a ConfigMap a moment later.
 	eventually(t, 20*time.Second, func(ctx context.Context) error {
-		memories, err := b.broker.Kube.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=liqo-broker-node"})
+		memories, err := b.broker.Kube.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx,
+			metav1.ListOptions{FieldSelector: "metadata.name=liqo-broker-node"})
 		if err == nil && (len(memories.Items) != 1 || !strings.Contains(memories.Items[0].Data["node.json"], taint)) {
 			err = fmt.Errorf("the Node is not remembered: %+v", memories.Items)
 		}

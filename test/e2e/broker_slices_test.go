@@ -85,7 +85,8 @@ func (b *brokered) granted(ctx context.Context, provider, slice string, name cor
 func (b *brokered) withGPUs(t *testing.T) {
 	t.Helper()
 	provider1 := b.providers[0]
-	err := b.broker.Client.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-provider1", Name: gpuSlice}, &offloadingv1beta1.VirtualNode{})
+	err := b.broker.Client.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-provider1", Name: gpuSlice},
+		&offloadingv1beta1.VirtualNode{})
 	if apierrors.IsNotFound(err) {
 		require.NoError(t, provider1.AddNode(t.Context(), gpuSlice, corev1.ResourceList{gpu: resource.MustParse("4")}, nil))
 		want := sandbox.Slice{CPU: "8", Memory: "32Gi", Pods: "100"}
@@ -199,7 +200,8 @@ func (b *brokered) cordonNodes(t *testing.T, provider *sandbox.Cluster, cordon b
 		}
 		body := fmt.Sprintf(`{"spec":{"unschedulable":%t}}`, cordon)
 		for i := range nodes.Items {
-			if err := provider.Client.Patch(context.Background(), &nodes.Items[i], client.RawPatch(types.MergePatchType, []byte(body))); err != nil {
+			patch := client.RawPatch(types.MergePatchType, []byte(body))
+			if err := provider.Client.Patch(context.Background(), &nodes.Items[i], patch); err != nil {
 				return err
 			}
 		}
@@ -239,7 +241,7 @@ func (b *brokered) pending(t *testing.T) {
 	t.Logf("elsewhere after %s", time.Since(began).Round(100*time.Millisecond))
 	require.Zero(t, b.count(t, ns, brokeringv1alpha1.ProviderLabel)["provider2"])
 	watch.end(t)
-	b.moved(t, ns, "web-0", "Pending at provider2 for too long")
+	b.moved(t, ns, "web-0", "Pending at provider2 for longer than pendingTimeout")
 }
 
 // moved waits for the event with the reason why a pod was evicted.
@@ -277,7 +279,8 @@ func (b *brokered) refused(t *testing.T) {
 		if err := b.broker.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "loyal-0"}, &loyal); err != nil {
 			return err
 		}
-		if c := podCondition(&loyal, brokeringv1alpha1.ConditionAssigned); c == nil || !containsAll(c.Message, []string{"no provider cluster fits", "refused lately"}) {
+		c := podCondition(&loyal, brokeringv1alpha1.ConditionAssigned)
+		if c == nil || !containsAll(c.Message, []string{"no provider cluster fits", "in back-off"}) {
 			return fmt.Errorf("pod %s is at %q, condition %+v", loyal.Name, loyal.Labels[brokeringv1alpha1.ProviderLabel], c)
 		}
 		return nil

@@ -138,7 +138,8 @@ func (b *brokered) decide(t *testing.T, provider string, change func(*brokeringv
 			return err
 		}
 		if pc.Status.ObservedGeneration < wanted {
-			return fmt.Errorf("the broker has seen generation %d of ProviderCluster %s, not %d", pc.Status.ObservedGeneration, provider, wanted)
+			return fmt.Errorf("the broker has seen generation %d of ProviderCluster %s, not %d", pc.Status.ObservedGeneration,
+				provider, wanted)
 		}
 		return nil
 	})
@@ -299,7 +300,8 @@ func (b *brokered) explained(t *testing.T, namespace, name, reason string, parts
 			return fmt.Errorf("pod %s is assigned to %s: %s", name, at, pod.Annotations[brokeringv1alpha1.DecisionAnnotation])
 		}
 		condition := podCondition(&pod, brokeringv1alpha1.ConditionAssigned)
-		if condition == nil || condition.Status != corev1.ConditionFalse || condition.Reason != reason || !containsAll(condition.Message, parts) {
+		if condition == nil || condition.Status != corev1.ConditionFalse || condition.Reason != reason ||
+			!containsAll(condition.Message, parts) {
 			return fmt.Errorf("pod %s on %q has the condition %+v", name, pod.Spec.NodeName, condition)
 		}
 		return b.event(ctx, &pod, "FailedAssignment", parts...)

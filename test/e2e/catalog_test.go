@@ -262,7 +262,8 @@ func (c *catalogued) samePods(ctx context.Context, got []api.Placement, consumer
 			for i := range list {
 				if list[i].Spec.NodeName == brokerNode {
 					want = append(want, strings.Join([]string{
-						consumer.Name, list[i].Namespace, list[i].Name, list[i].Labels[brokeringv1alpha1.ProviderLabel], string(list[i].Status.Phase),
+						consumer.Name, list[i].Namespace, list[i].Name, list[i].Labels[brokeringv1alpha1.ProviderLabel],
+						string(list[i].Status.Phase),
 					}, " "))
 				}
 			}
@@ -293,7 +294,9 @@ func (c *catalogued) ownOnly(t *testing.T) {
 
 		// The other consumer's data, by every path.
 		other := query("consumer", c.consumers[1].Name)
-		for _, path := range []string{"/api/v1/placements" + other, "/api/v1/flows" + other, "/api/v1/policies" + other, "/api/v1/me" + other} {
+		for _, path := range []string{
+			"/api/v1/placements" + other, "/api/v1/flows" + other, "/api/v1/policies" + other, "/api/v1/me" + other,
+		} {
 			first.must(t, http.StatusForbidden, http.MethodGet, path, "")
 		}
 		first.must(t, http.StatusForbidden, http.MethodPut, "/api/v1/providers/provider1/selected"+other, `{"selected":false}`)
@@ -343,7 +346,8 @@ func (c *catalogued) ownOnly(t *testing.T) {
 		namespace := map[bool]string{true: c.mine, false: c.theirs}[consumer == c.consumers[0]]
 		eventually(t, patient, func(ctx context.Context) error {
 			var pod corev1.Pod
-			if err := c.broker.Client.Get(ctx, client.ObjectKey{Namespace: consumer.RemoteNamespace(namespace), Name: name}, &pod); err != nil {
+			key := client.ObjectKey{Namespace: consumer.RemoteNamespace(namespace), Name: name}
+			if err := c.broker.Client.Get(ctx, key, &pod); err != nil {
 				return err
 			}
 			at := pod.Labels[brokeringv1alpha1.ProviderLabel]
@@ -470,7 +474,8 @@ func (c *catalogued) leaks(t *testing.T) {
 	for i := range secrets.Items {
 		for key, value := range secrets.Items[i].Data {
 			if len(value) >= 16 {
-				assert.NotContains(t, string(all), string(value), "%s of Secret %s/%s", key, secrets.Items[i].Namespace, secrets.Items[i].Name)
+				assert.NotContains(t, string(all), string(value), "%s of Secret %s/%s", key, secrets.Items[i].Namespace,
+					secrets.Items[i].Name)
 			}
 		}
 	}

@@ -283,7 +283,8 @@ func (c *chain) services(t *testing.T) {
 	consumer := c.consumers[0]
 	ns := c.offload(t, consumer)
 	svc := &corev1.Service{Spec: corev1.ServiceSpec{
-		Selector: map[string]string{"service": "web"}, Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(80)}},
+		Selector: map[string]string{"service": "web"},
+		Ports:    []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(80)}},
 	}}
 	svc.Name, svc.Namespace = "web", ns
 	again := svc.DeepCopy()
@@ -353,7 +354,9 @@ func (c *chain) expectEndpoints(t *testing.T, consumer *sandbox.Cluster, namespa
 }
 
 // reached adds the address at which each cluster reaches a pod of a consumer.
-func (c *chain) reached(ctx context.Context, consumer *sandbox.Cluster, pod *corev1.Pod, atBroker string, want map[*sandbox.Cluster][]string) error {
+func (c *chain) reached(
+	ctx context.Context, consumer *sandbox.Cluster, pod *corev1.Pod, atBroker string, want map[*sandbox.Cluster][]string,
+) error {
 	add := func(cluster *sandbox.Cluster, address netip.Addr, err error) error {
 		want[cluster] = append(want[cluster], address.String())
 		return err

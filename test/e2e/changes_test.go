@@ -24,7 +24,9 @@ func (c *chain) changes(t *testing.T) {
 	c.pod(t, consumer, namespace, "web", "provider.id == 'provider1'")
 	eventually(t, patient, func(ctx context.Context) error { return c.rightlyShown(ctx, consumer, namespace, 1) })
 	pod := podOf(t, consumer, namespace, "web")
-	for cluster, at := range map[*sandbox.Cluster]string{consumer: pod.Spec.NodeName, c.broker: podOf(t, c.broker, consumer.RemoteNamespace(namespace), "web").Spec.NodeName} {
+	for cluster, at := range map[*sandbox.Cluster]string{
+		consumer: pod.Spec.NodeName, c.broker: podOf(t, c.broker, consumer.RemoteNamespace(namespace), "web").Spec.NodeName,
+	} {
 		var node corev1.Node
 		require.NoError(t, cluster.Client.Get(t.Context(), client.ObjectKey{Name: at}, &node))
 		require.Equal(t, "virtual-kubelet", node.Labels["type"])
@@ -37,7 +39,8 @@ func (c *chain) changes(t *testing.T) {
 	})
 	pod = podOf(t, consumer, namespace, "web")
 	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
-		Name: "debugger", Image: "example.com/debug", ImagePullPolicy: corev1.PullIfNotPresent, TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+		Name: "debugger", Image: "example.com/debug", ImagePullPolicy: corev1.PullIfNotPresent,
+		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
 	}}}
 	require.NoError(t, consumer.Client.SubResource("ephemeralcontainers").Update(t.Context(), pod))
 	eventually(t, patient, func(ctx context.Context) error {

@@ -191,7 +191,8 @@ func (c *chain) reuse(t *testing.T) {
 	first, second := c.consumers[0], c.consumers[1]
 	mine := c.offload(t, first)
 	svc := &corev1.Service{Spec: corev1.ServiceSpec{
-		Selector: map[string]string{"service": "web"}, Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(80)}},
+		Selector: map[string]string{"service": "web"},
+		Ports:    []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(80)}},
 	}}
 	svc.Name, svc.Namespace = "web", mine
 	require.NoError(t, first.Client.Create(t.Context(), svc))
@@ -283,11 +284,14 @@ func (c *chain) foreignAddress(t *testing.T) {
 func (c *chain) offers(t *testing.T) {
 	consumer := c.consumers[1]
 	granted := resource.MustParse("48")
-	some := c.ask(t, consumer, "some", map[corev1.ResourceName]string{corev1.ResourceCPU: "10", corev1.ResourceMemory: "10Gi", corev1.ResourcePods: "10"})
+	some := c.ask(t, consumer, "some", map[corev1.ResourceName]string{
+		corev1.ResourceCPU: "10", corev1.ResourceMemory: "10Gi", corev1.ResourcePods: "10",
+	})
 	eventually(t, 20*time.Second, func(ctx context.Context) error { return c.offered(ctx, some, "10") })
 
 	// The remaining capacity is less than that.
-	greedy := c.ask(t, consumer, "greedy", map[corev1.ResourceName]string{corev1.ResourceCPU: "39", corev1.ResourceMemory: "1Gi", corev1.ResourcePods: "10"})
+	greedy := c.ask(t, consumer, "greedy",
+		map[corev1.ResourceName]string{corev1.ResourceCPU: "39", corev1.ResourceMemory: "1Gi", corev1.ResourcePods: "10"})
 	eventually(t, 20*time.Second, func(ctx context.Context) error {
 		if err := c.broker.Client.Get(ctx, client.ObjectKeyFromObject(greedy), greedy); err != nil {
 			return err
@@ -306,7 +310,8 @@ func (c *chain) offers(t *testing.T) {
 	limit.Spec.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("12")}
 	require.NoError(t, c.broker.Client.Create(t.Context(), limit))
 	t.Cleanup(func() { require.NoError(t, client.IgnoreNotFound(c.broker.Client.Delete(context.Background(), limit))) })
-	above := c.ask(t, consumer, "above", map[corev1.ResourceName]string{corev1.ResourceCPU: "4", corev1.ResourceMemory: "1Gi", corev1.ResourcePods: "10"})
+	above := c.ask(t, consumer, "above",
+		map[corev1.ResourceName]string{corev1.ResourceCPU: "4", corev1.ResourceMemory: "1Gi", corev1.ResourcePods: "10"})
 	eventually(t, 20*time.Second, func(ctx context.Context) error {
 		if err := c.broker.Client.Get(ctx, client.ObjectKeyFromObject(above), above); err != nil {
 			return err
@@ -367,7 +372,9 @@ func (c *chain) keep(t *testing.T, consumer *sandbox.Cluster, granted, used stri
 }
 
 // ask creates a ResourceSlice of the broker's class, and returns its copy in the broker's cluster.
-func (c *chain) ask(t *testing.T, consumer *sandbox.Cluster, name string, amounts map[corev1.ResourceName]string) *authv1beta1.ResourceSlice {
+func (c *chain) ask(
+	t *testing.T, consumer *sandbox.Cluster, name string, amounts map[corev1.ResourceName]string,
+) *authv1beta1.ResourceSlice {
 	t.Helper()
 	tenant := "liqo-tenant-" + sandbox.Broker
 	slice := forge.ResourceSlice(name, tenant)

@@ -42,7 +42,8 @@ func quota(t *testing.T, f *federation) {
 		}
 		for i := range list.Items {
 			e := &list.Items[i]
-			if e.InvolvedObject.Name == second.Name && e.Reason == "FailedReflection" && strings.Contains(e.Message, "cpu quota usage exceeded") {
+			if e.InvolvedObject.Name == second.Name && e.Reason == "FailedReflection" &&
+				strings.Contains(e.Message, "cpu quota usage exceeded") {
 				return nil
 			}
 		}

@@ -28,7 +28,8 @@ const (
 func secondSlice(t *testing.T, f *federation) {
 	ctx := t.Context()
 	const namespace = "second-slice"
-	require.NoError(t, f.remote.AddNode(ctx, gpuSlice, corev1.ResourceList{gpu: resource.MustParse("4")}, map[string]string{"accelerator": "a100"}))
+	require.NoError(t,
+		f.remote.AddNode(ctx, gpuSlice, corev1.ResourceList{gpu: resource.MustParse("4")}, map[string]string{"accelerator": "a100"}))
 	want := sandbox.Slice{CPU: "8", Memory: "32Gi", Pods: "10"}
 	require.NoError(t, f.local.CreateSlice(ctx, gpuSlice, f.remote.Name, want, map[corev1.ResourceName]string{gpu: "4"}))
 	require.NoError(t, f.local.WaitVirtualKubelet(ctx, gpuSlice, f.remote.Name))

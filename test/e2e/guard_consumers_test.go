@@ -163,7 +163,8 @@ func (g *guarded) groups(t *testing.T) {
 	one, err := g.broker.ClientConfig("guard-groups", g.consumer.Name)
 	require.NoError(t, err)
 	for name, as := range map[string]client.Client{
-		"a certificate of one organisation": g.client(t, one), "its control plane": g.controlPlaneAtBroker(t), "its virtual kubelet": g.consumerAtBroker(t),
+		"a certificate of one organisation": g.client(t, one), "its control plane": g.controlPlaneAtBroker(t),
+		"its virtual kubelet": g.consumerAtBroker(t),
 	} {
 		err := secrets(ctx, as)
 		assert.True(t, kerrors.IsForbidden(err), "%s lists the Secrets of %s: %v", name, other, err)
@@ -177,8 +178,9 @@ func (g *guarded) groups(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{
 			// Liqo's replicator sets these labels.
 			Name: "guard-groups", Namespace: "liqo-tenant-" + g.consumer.Name, Labels: map[string]string{
-				consts.ReplicationRequestedLabel: "false", consts.ReplicationStatusLabel: "true", consts.ReplicationOriginLabel: g.consumer.Name,
-				consts.RemoteClusterID: g.consumer.Name, consts.ReplicationDestinationLabel: g.broker.Name,
+				consts.ReplicationRequestedLabel: "false", consts.ReplicationStatusLabel: "true",
+				consts.ReplicationOriginLabel: g.consumer.Name,
+				consts.RemoteClusterID:        g.consumer.Name, consts.ReplicationDestinationLabel: g.broker.Name,
 			},
 		},
 		Spec: authv1beta1.ResourceSliceSpec{ConsumerClusterID: &consumer, Class: "broker"},
@@ -195,7 +197,9 @@ func (g *guarded) groups(t *testing.T) {
 
 	const because = "spec.csr must name one common name and one organisation"
 	renew := func(csr []byte) *authv1beta1.Renew {
-		return &authv1beta1.Renew{ObjectMeta: *slice.ObjectMeta.DeepCopy(), Spec: authv1beta1.RenewSpec{ConsumerClusterID: consumer, CSR: csr}}
+		return &authv1beta1.Renew{
+			ObjectMeta: *slice.ObjectMeta.DeepCopy(), Spec: authv1beta1.RenewSpec{ConsumerClusterID: consumer, CSR: csr},
+		}
 	}
 	asking := func(csr []byte) *authv1beta1.ResourceSlice {
 		o := slice.DeepCopy()

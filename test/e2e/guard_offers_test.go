@@ -36,8 +36,10 @@ func (g *guarded) grants(t *testing.T) {
 	})
 
 	assert.NoError(t, selfGranted(g.change(ctx, consumer, slice, "status", withGrant("400", "Accepted"))), "a grant")
-	assert.NoError(t, selfGranted(g.change(ctx, consumer, slice, "status", field("400", "status", "resources", "cpu"))), "the resources alone")
-	require.NoError(t, g.change(ctx, consumer, slice, "status", field(map[string]any{"mine": "yes"}, "status", "nodeLabels")), "the rest is not guarded")
+	assert.NoError(t, selfGranted(g.change(ctx, consumer, slice, "status", field("400", "status", "resources", "cpu"))),
+		"the resources alone")
+	require.NoError(t, g.change(ctx, consumer, slice, "status", field(map[string]any{"mine": "yes"}, "status", "nodeLabels")),
+		"the rest is not guarded")
 	require.NoError(t, g.change(ctx, broker, slice, "status", withGrant("4", "Accepted")))
 	assert.NoError(t, selfGranted(g.change(ctx, consumer, slice, "status", withGrant("400", "Accepted"))), "more")
 	assert.NoError(t, selfGranted(g.change(ctx, consumer, slice, "status", withGrant("4", "Denied"))), "to be asked again")
@@ -65,8 +67,10 @@ func (g *guarded) quantities(t *testing.T) {
 		created := g.replica("guard-created", "default")
 		require.NoError(t, unstructured.SetNestedField(created.Object, quantity, "spec", "resources", "memory"))
 		assert.NoError(t, unreadable(consumer.Create(ctx, created, client.DryRunAll)), "create %s", quantity)
-		assert.NoError(t, unreadable(g.change(ctx, consumer, slice, "", field(quantity, "spec", "resources", "memory"), client.DryRunAll)), "update %s", quantity)
-		assert.NoError(t, unreadable(g.change(ctx, consumer, slice, "status", field(quantity, "status", "resources", "memory"), client.DryRunAll)), "status %s", quantity)
+		assert.NoError(t, unreadable(g.change(ctx, consumer, slice, "", field(quantity, "spec", "resources", "memory"), client.DryRunAll)),
+			"update %s", quantity)
+		assert.NoError(t, unreadable(g.change(ctx, consumer, slice, "status", field(quantity, "status", "resources", "memory"),
+			client.DryRunAll)), "status %s", quantity)
 	}
 	for _, quantity := range []any{"1e3", "1500m", "2Ei", int64(7)} {
 		assert.NoError(t, g.change(ctx, consumer, slice, "", field(quantity, "spec", "resources", "memory")), "%v", quantity)
@@ -75,7 +79,8 @@ func (g *guarded) quantities(t *testing.T) {
 	for i := range 2000 {
 		many[fmt.Sprint("example.org/", i)] = "1"
 	}
-	assert.ErrorContains(t, g.change(ctx, consumer, slice, "", field(many, "spec", "resources"), client.DryRunAll), "a ResourceSlice may name 200 resources")
+	assert.ErrorContains(t, g.change(ctx, consumer, slice, "", field(many, "spec", "resources"), client.DryRunAll),
+		"a ResourceSlice may name 200 resources")
 	require.NoError(t, consumer.Delete(ctx, slice))
 }
 

@@ -195,7 +195,8 @@ func (g *guarded) consumerLabel(t *testing.T) {
 		return err
 	})
 	eventually(t, 30*time.Second, func(ctx context.Context) error {
-		events, err := g.consumer.Kube.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + chooser.Name})
+		events, err := g.consumer.Kube.CoreV1().Events(namespace).List(ctx,
+			metav1.ListOptions{FieldSelector: "involvedObject.name=" + chooser.Name})
 		if err != nil {
 			return err
 		}

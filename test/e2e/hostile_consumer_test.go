@@ -80,7 +80,8 @@ func (c *chain) readsNothing(t *testing.T) {
 		own[authv1beta1.ResourceSliceIdentityType] = append(own[authv1beta1.ResourceSliceIdentityType], c.reads(t, r, mine)...)
 	}
 	for _, r := range tenantResources()[:2] {
-		own[authv1beta1.ControlPlaneIdentityType] = append(own[authv1beta1.ControlPlaneIdentityType], c.reads(t, r, "liqo-tenant-"+attacker.Name)...)
+		own[authv1beta1.ControlPlaneIdentityType] = append(own[authv1beta1.ControlPlaneIdentityType],
+			c.reads(t, r, "liqo-tenant-"+attacker.Name)...)
 	}
 	for kind, paths := range own {
 		for _, path := range paths {

@@ -88,8 +88,9 @@ func (i *impostor) attacks(t *testing.T) map[string]http.HandlerFunc {
 				}
 			}
 		},
-		"a million objects":                      million,
-		"wrong types":                            answering(http.StatusOK, `{"kind":["List"],"apiVersion":7,"metadata":"x","items":{"a":1},"status":[]}`),
+		"a million objects": million,
+		"wrong types": answering(http.StatusOK,
+			`{"kind":["List"],"apiVersion":7,"metadata":"x","items":{"a":1},"status":[]}`),
 		"control characters":                     answering(http.StatusInternalServerError, hostileStatus(t, 500)),
 		"control characters in what is no error": answering(http.StatusOK, hostileStatus(t, 1)),
 	}
@@ -125,7 +126,9 @@ func hostileStatus(t *testing.T, times int) string {
 	text, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
 		Code: http.StatusInternalServerError, Reason: metav1.StatusReason(hostileText), Message: strings.Repeat(hostileText, times),
-		Details: &metav1.StatusDetails{Name: hostileText, Kind: hostileText, Causes: []metav1.StatusCause{{Message: hostileText, Field: hostileText}}},
+		Details: &metav1.StatusDetails{
+			Name: hostileText, Kind: hostileText, Causes: []metav1.StatusCause{{Message: hostileText, Field: hostileText}},
+		},
 	})
 	require.NoError(t, err)
 	return string(text)
@@ -240,7 +243,8 @@ func (h *hostile) during(t *testing.T, attack string, underWay func()) {
 		took = h.honest(t, "during-"+strings.ReplaceAll(attack, " ", "-"))
 	})
 	h.most = max(h.most, memory)
-	t.Logf("%s: a pod of another provider runs after %s (%s before), the broker has %d MiB (%d)", attack, took, h.idle, memory>>20, h.before>>20)
+	t.Logf("%s: a pod of another provider runs after %s (%s before), the broker has %d MiB (%d)", attack, took, h.idle,
+		memory>>20, h.before>>20)
 	assert.Less(t, took, 2*h.idle+slack, attack)
 }
 
@@ -283,7 +287,8 @@ func (h *hostile) lists(t *testing.T) {
 	})
 	for i := range 6 { // The content of such lists proves nothing, so no pod moves.
 		kept := podOf(t, h.broker, h.namespace, fmt.Sprint("kept-", i))
-		require.Equal(t, "provider2", cmp.Or(kept.Labels[brokeringv1alpha1.ProviderLabel], kept.Annotations[brokeringv1alpha1.MovingFromProviderAnnotation]))
+		require.Equal(t, "provider2",
+			cmp.Or(kept.Labels[brokeringv1alpha1.ProviderLabel], kept.Annotations[brokeringv1alpha1.MovingFromProviderAnnotation]))
 	}
 }
 
@@ -418,9 +423,11 @@ func (b *brokered) lies(t *testing.T, provider *sandbox.Cluster, ns string) {
 func (b *brokered) hostileEvent(t *testing.T, provider *sandbox.Cluster, pod *corev1.Pod, ns string) {
 	t.Helper()
 	event := &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: pod.Namespace, Name: "hostile"},
-		InvolvedObject: corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, FieldPath: hostileText},
-		Reason:         hostileText, Message: hostileText, Type: corev1.EventTypeWarning,
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "hostile"},
+		InvolvedObject: corev1.ObjectReference{
+			Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, FieldPath: hostileText,
+		},
+		Reason: hostileText, Message: hostileText, Type: corev1.EventTypeWarning,
 		Source: corev1.EventSource{Component: hostileText, Host: hostileText}, ReportingController: hostileText,
 		FirstTimestamp: metav1.Now(), LastTimestamp: metav1.Now(), Count: 1,
 	}

@@ -68,7 +68,8 @@ func timeToRun(t *testing.T, name string, create func(name string), runs func(ct
 func (c *chain) timeToRun(t *testing.T, namespace, name string) time.Duration {
 	t.Helper()
 	honest := c.consumers[1]
-	return timeToRun(t, name, func(name string) { c.pod(t, honest, namespace, name, "true") }, func(ctx context.Context, name string) error {
+	create := func(name string) { c.pod(t, honest, namespace, name, "true") }
+	return timeToRun(t, name, create, func(ctx context.Context, name string) error {
 		var p corev1.Pod
 		if err := honest.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &p); err != nil {
 			return err
@@ -242,7 +243,8 @@ func tenant(t *testing.T, consumer *sandbox.Cluster, namespace string) kubernete
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
 	}))
-	token, err := consumer.Kube.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := consumer.Kube.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{},
+		metav1.CreateOptions{})
 	require.NoError(t, err)
 	config := rest.AnonymousClientConfig(consumer.Config)
 	config.BearerToken = token.Status.Token

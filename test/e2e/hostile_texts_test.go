@@ -98,7 +98,8 @@ func (h *hostile) showsPlainText(t *testing.T, attack string) {
 	}
 	reader := h.reader(t)
 	for _, path := range []string{
-		"/api/clusters", "/api/v1/providers", "/api/v1/placements", "/api/v1/flows", "/api/v1/explain" + query("namespace", h.namespace, "pod", "kept-0"),
+		"/api/clusters", "/api/v1/providers", "/api/v1/placements", "/api/v1/flows",
+		"/api/v1/explain" + query("namespace", h.namespace, "pod", "kept-0"),
 	} {
 		plainJSON(t, attack+": "+path, reader.must(t, http.StatusOK, http.MethodGet, path, "").body)
 	}

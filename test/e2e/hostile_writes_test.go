@@ -79,7 +79,8 @@ func (c *chain) writesNothing(t *testing.T) {
 		authv1beta1.ResourceSliceIdentityType: mine, authv1beta1.ControlPlaneIdentityType: "liqo-tenant-" + attacker.Name,
 	}
 	namespaces := []string{
-		mine, "liqo-tenant-" + attacker.Name, theirs, "liqo-tenant-" + victim.Name, "liqo-tenant-" + sandbox.Provider(1), "liqo", "kube-system",
+		mine, "liqo-tenant-" + attacker.Name, theirs, "liqo-tenant-" + victim.Name, "liqo-tenant-" + sandbox.Provider(1),
+		"liqo", "kube-system",
 	}
 	_, all, err := c.broker.Kube.Discovery().ServerGroupsAndResources()
 	require.NoError(t, err)

@@ -98,12 +98,22 @@ func (f *federation) callers(t *testing.T) {
 		config func() (*rest.Config, error)
 		want   int
 	}{
-		"a stranger with a certificate of the cluster": {func() (*rest.Config, error) { return f.local.ClientConfig("stranger") }, http.StatusForbidden},
-		"the API server":                   {func() (*rest.Config, error) { return f.local.ClientConfig("kube-apiserver-kubelet-client") }, http.StatusOK},
-		"an administrator":                 {func() (*rest.Config, error) { return f.local.ClientConfig("admin", "system:masters") }, http.StatusOK},
-		"a certificate of another cluster": {func() (*rest.Config, error) { return f.remote.ClientConfig("admin", "system:masters") }, http.StatusUnauthorized},
-		"a ServiceAccount without rights":  {f.local.DefaultToken(t.Context()), http.StatusForbidden},
-		"no such token":                    {func() (*rest.Config, error) { return &rest.Config{BearerToken: "made.up.token"}, nil }, http.StatusUnauthorized},
+		"a stranger with a certificate of the cluster": {
+			func() (*rest.Config, error) { return f.local.ClientConfig("stranger") }, http.StatusForbidden,
+		},
+		"the API server": {
+			func() (*rest.Config, error) { return f.local.ClientConfig("kube-apiserver-kubelet-client") }, http.StatusOK,
+		},
+		"an administrator": {
+			func() (*rest.Config, error) { return f.local.ClientConfig("admin", "system:masters") }, http.StatusOK,
+		},
+		"a certificate of another cluster": {
+			func() (*rest.Config, error) { return f.remote.ClientConfig("admin", "system:masters") }, http.StatusUnauthorized,
+		},
+		"a ServiceAccount without rights": {f.local.DefaultToken(t.Context()), http.StatusForbidden},
+		"no such token": {
+			func() (*rest.Config, error) { return &rest.Config{BearerToken: "made.up.token"}, nil }, http.StatusUnauthorized,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config, err := c.config()

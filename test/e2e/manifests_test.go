@@ -36,45 +36,100 @@ func (g *guarded) roles(t *testing.T) {
 		authorizationv1.ResourceAttributes
 		want bool
 	}{
-		"assign":                   {authorizationv1.ResourceAttributes{Verb: "assign", Group: "brokering.liqo.io", Resource: "assignments"}, true},
-		"grant":                    {authorizationv1.ResourceAttributes{Verb: "grant", Group: "brokering.liqo.io", Resource: "resourceslices"}, true},
-		"patch pods":               {authorizationv1.ResourceAttributes{Verb: "patch", Resource: "pods", Namespace: "any"}, true},
-		"delete pods":              {authorizationv1.ResourceAttributes{Verb: "delete", Resource: "pods", Namespace: "any"}, true},
-		"patch pods/status":        {authorizationv1.ResourceAttributes{Verb: "patch", Resource: "pods", Subresource: "status", Namespace: "any"}, true},
-		"create pods":              {authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Namespace: "any"}, false},
-		"exec into pods":           {authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "exec", Namespace: "any"}, false},
-		"record events":            {authorizationv1.ResourceAttributes{Verb: "create", Resource: "events", Namespace: "any"}, true},
-		"create its node":          {authorizationv1.ResourceAttributes{Verb: "create", Resource: "nodes"}, true},
-		"change its node":          {authorizationv1.ResourceAttributes{Verb: "update", Resource: "nodes", Name: own}, true},
-		"delete its node":          {authorizationv1.ResourceAttributes{Verb: "delete", Resource: "nodes", Name: own}, true},
-		"watch its node":           {authorizationv1.ResourceAttributes{Verb: "watch", Resource: "nodes", Name: own}, true},
-		"watch other nodes":        {authorizationv1.ResourceAttributes{Verb: "watch", Resource: "nodes"}, false},
-		"remember its node":        {authorizationv1.ResourceAttributes{Verb: "update", Resource: "configmaps", Namespace: own, Name: "liqo-broker-node"}, true},
-		"delete another node":      {authorizationv1.ResourceAttributes{Verb: "delete", Resource: "nodes", Name: "provider1"}, false},
-		"report its node":          {authorizationv1.ResourceAttributes{Verb: "patch", Resource: "nodes", Subresource: "status", Name: own}, true},
-		"change another node":      {authorizationv1.ResourceAttributes{Verb: "update", Resource: "nodes", Name: "provider1"}, false},
-		"renew its node's lease":   {authorizationv1.ResourceAttributes{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-node-lease", Name: own}, true},
-		"renew another's lease":    {authorizationv1.ResourceAttributes{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-node-lease", Name: "provider1"}, false},
-		"renew its election":       {authorizationv1.ResourceAttributes{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: own, Name: "any"}, true},
-		"read leases of tenants":   {authorizationv1.ResourceAttributes{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Namespace: tenant}, true},
-		"take leases of tenants":   {authorizationv1.ResourceAttributes{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: tenant, Name: "provider1"}, false},
-		"read a kubeconfig":        {authorizationv1.ResourceAttributes{Verb: "get", Resource: "secrets", Namespace: tenant}, true},
-		"list secrets":             {authorizationv1.ResourceAttributes{Verb: "list", Resource: "secrets", Namespace: tenant}, false},
-		"watch VirtualNodes":       {authorizationv1.ResourceAttributes{Verb: "watch", Group: "offloading.liqo.io", Resource: "virtualnodes"}, true},
-		"change VirtualNodes":      {authorizationv1.ResourceAttributes{Verb: "update", Group: "offloading.liqo.io", Resource: "virtualnodes", Namespace: tenant}, false},
-		"watch ForeignClusters":    {authorizationv1.ResourceAttributes{Verb: "watch", Group: "core.liqo.io", Resource: "foreignclusters"}, true},
-		"watch ResourceSlices":     {authorizationv1.ResourceAttributes{Verb: "watch", Group: "authentication.liqo.io", Resource: "resourceslices"}, true},
-		"watch Configurations":     {authorizationv1.ResourceAttributes{Verb: "watch", Group: "networking.liqo.io", Resource: "configurations"}, true},
-		"watch NamespaceMaps":      {authorizationv1.ResourceAttributes{Verb: "watch", Group: "offloading.liqo.io", Resource: "namespacemaps"}, true},
-		"delete stale IPs":         {authorizationv1.ResourceAttributes{Verb: "delete", Group: "ipam.liqo.io", Resource: "ips", Namespace: "any"}, true},
-		"create ProviderClusters":  {authorizationv1.ResourceAttributes{Verb: "create", Group: "brokering.liqo.io", Resource: "providerclusters"}, true},
-		"change ProviderClusters":  {authorizationv1.ResourceAttributes{Verb: "patch", Group: "brokering.liqo.io", Resource: "providerclusters", Name: "any"}, false},
-		"change PlacementPolicies": {authorizationv1.ResourceAttributes{Verb: "update", Group: "brokering.liqo.io", Resource: "placementpolicies", Name: "any"}, false},
-		"report PlacementPolicies": {authorizationv1.ResourceAttributes{Verb: "patch", Group: "brokering.liqo.io", Resource: "placementpolicies", Subresource: "status"}, true},
-		"review tokens":            {authorizationv1.ResourceAttributes{Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews"}, true},
-		"review access":            {authorizationv1.ResourceAttributes{Verb: "create", Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}, true},
-		"read the client CA":       {authorizationv1.ResourceAttributes{Verb: "get", Resource: "configmaps", Namespace: "kube-system", Name: "extension-apiserver-authentication"}, true},
-		"read other ConfigMaps":    {authorizationv1.ResourceAttributes{Verb: "get", Resource: "configmaps", Namespace: "kube-system", Name: "other"}, false},
+		"assign": {
+			authorizationv1.ResourceAttributes{Verb: "assign", Group: "brokering.liqo.io", Resource: "assignments"}, true,
+		},
+		"grant": {
+			authorizationv1.ResourceAttributes{Verb: "grant", Group: "brokering.liqo.io", Resource: "resourceslices"}, true,
+		},
+		"patch pods":  {authorizationv1.ResourceAttributes{Verb: "patch", Resource: "pods", Namespace: "any"}, true},
+		"delete pods": {authorizationv1.ResourceAttributes{Verb: "delete", Resource: "pods", Namespace: "any"}, true},
+		"patch pods/status": {
+			authorizationv1.ResourceAttributes{Verb: "patch", Resource: "pods", Subresource: "status", Namespace: "any"}, true,
+		},
+		"create pods": {authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Namespace: "any"}, false},
+		"exec into pods": {
+			authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "exec", Namespace: "any"}, false,
+		},
+		"record events":     {authorizationv1.ResourceAttributes{Verb: "create", Resource: "events", Namespace: "any"}, true},
+		"create its node":   {authorizationv1.ResourceAttributes{Verb: "create", Resource: "nodes"}, true},
+		"change its node":   {authorizationv1.ResourceAttributes{Verb: "update", Resource: "nodes", Name: own}, true},
+		"delete its node":   {authorizationv1.ResourceAttributes{Verb: "delete", Resource: "nodes", Name: own}, true},
+		"watch its node":    {authorizationv1.ResourceAttributes{Verb: "watch", Resource: "nodes", Name: own}, true},
+		"watch other nodes": {authorizationv1.ResourceAttributes{Verb: "watch", Resource: "nodes"}, false},
+		"remember its node": {
+			authorizationv1.ResourceAttributes{Verb: "update", Resource: "configmaps", Namespace: own, Name: "liqo-broker-node"}, true,
+		},
+		"delete another node": {authorizationv1.ResourceAttributes{Verb: "delete", Resource: "nodes", Name: "provider1"}, false},
+		"report its node": {
+			authorizationv1.ResourceAttributes{Verb: "patch", Resource: "nodes", Subresource: "status", Name: own}, true,
+		},
+		"change another node": {authorizationv1.ResourceAttributes{Verb: "update", Resource: "nodes", Name: "provider1"}, false},
+		"renew its node's lease": {authorizationv1.ResourceAttributes{
+			Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-node-lease", Name: own,
+		}, true},
+		"renew another's lease": {authorizationv1.ResourceAttributes{
+			Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-node-lease", Name: "provider1",
+		}, false},
+		"renew its election": {authorizationv1.ResourceAttributes{
+			Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: own, Name: "any",
+		}, true},
+		"read leases of tenants": {
+			authorizationv1.ResourceAttributes{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Namespace: tenant}, true,
+		},
+		"take leases of tenants": {authorizationv1.ResourceAttributes{
+			Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: tenant, Name: "provider1",
+		}, false},
+		"read a kubeconfig": {authorizationv1.ResourceAttributes{Verb: "get", Resource: "secrets", Namespace: tenant}, true},
+		"list secrets":      {authorizationv1.ResourceAttributes{Verb: "list", Resource: "secrets", Namespace: tenant}, false},
+		"watch VirtualNodes": {
+			authorizationv1.ResourceAttributes{Verb: "watch", Group: "offloading.liqo.io", Resource: "virtualnodes"}, true,
+		},
+		"change VirtualNodes": {
+			authorizationv1.ResourceAttributes{Verb: "update", Group: "offloading.liqo.io", Resource: "virtualnodes", Namespace: tenant},
+			false,
+		},
+		"watch ForeignClusters": {
+			authorizationv1.ResourceAttributes{Verb: "watch", Group: "core.liqo.io", Resource: "foreignclusters"}, true,
+		},
+		"watch ResourceSlices": {
+			authorizationv1.ResourceAttributes{Verb: "watch", Group: "authentication.liqo.io", Resource: "resourceslices"}, true,
+		},
+		"watch Configurations": {
+			authorizationv1.ResourceAttributes{Verb: "watch", Group: "networking.liqo.io", Resource: "configurations"}, true,
+		},
+		"watch NamespaceMaps": {
+			authorizationv1.ResourceAttributes{Verb: "watch", Group: "offloading.liqo.io", Resource: "namespacemaps"}, true,
+		},
+		"delete stale IPs": {
+			authorizationv1.ResourceAttributes{Verb: "delete", Group: "ipam.liqo.io", Resource: "ips", Namespace: "any"}, true,
+		},
+		"create ProviderClusters": {
+			authorizationv1.ResourceAttributes{Verb: "create", Group: "brokering.liqo.io", Resource: "providerclusters"}, true,
+		},
+		"change ProviderClusters": {
+			authorizationv1.ResourceAttributes{Verb: "patch", Group: "brokering.liqo.io", Resource: "providerclusters", Name: "any"},
+			false,
+		},
+		"change PlacementPolicies": {
+			authorizationv1.ResourceAttributes{Verb: "update", Group: "brokering.liqo.io", Resource: "placementpolicies", Name: "any"},
+			false,
+		},
+		"report PlacementPolicies": {authorizationv1.ResourceAttributes{
+			Verb: "patch", Group: "brokering.liqo.io", Resource: "placementpolicies", Subresource: "status",
+		}, true},
+		"review tokens": {
+			authorizationv1.ResourceAttributes{Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews"}, true,
+		},
+		"review access": {
+			authorizationv1.ResourceAttributes{Verb: "create", Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}, true,
+		},
+		"read the client CA": {authorizationv1.ResourceAttributes{
+			Verb: "get", Resource: "configmaps", Namespace: "kube-system", Name: "extension-apiserver-authentication",
+		}, true},
+		"read other ConfigMaps": {
+			authorizationv1.ResourceAttributes{Verb: "get", Resource: "configmaps", Namespace: "kube-system", Name: "other"}, false,
+		},
 	} {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: "system:serviceaccount:" + own + ":" + own, ResourceAttributes: &c.ResourceAttributes,
@@ -189,8 +244,10 @@ func (g *guarded) api(t *testing.T) {
 	negative := metav1.Duration{Duration: -time.Second}
 	none, half := intstr.FromInt32(0), intstr.FromString("50%")
 	for want, spec := range map[string]brokeringv1alpha1.PlacementPolicySpec{
-		"failover.after must be at least 5s":   {Failover: brokeringv1alpha1.Failover{After: &second}},
-		"after has no meaning with mode Never": {Failover: brokeringv1alpha1.Failover{Mode: brokeringv1alpha1.FailoverNever, After: &minute}},
+		"failover.after must be at least 5s": {Failover: brokeringv1alpha1.Failover{After: &second}},
+		"after has no meaning with mode Never": {
+			Failover: brokeringv1alpha1.Failover{Mode: brokeringv1alpha1.FailoverNever, After: &minute},
+		},
 		"pendingTimeout must not be negative":  {PendingTimeout: &negative},
 		"maxUnavailable must be a number from": {MaxUnavailable: &none},
 		"Unsupported value: \"beauty\"":        {Weights: []brokeringv1alpha1.Weight{{Name: "beauty"}}},

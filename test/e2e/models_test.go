@@ -165,7 +165,8 @@ func (b *brokered) goneBeforeItsPods(t *testing.T, ns string) {
 				return fmt.Errorf("%s: %w", elsewhere.Name, err)
 			}
 		}
-		if phase := b.mapped(ctx, ns, "provider3"); phase != offloadingv1beta1.MappingTerminating && phase != offloadingv1beta1.MappingAccepted {
+		phase := b.mapped(ctx, ns, "provider3")
+		if phase != offloadingv1beta1.MappingTerminating && phase != offloadingv1beta1.MappingAccepted {
 			return fmt.Errorf("the NamespaceMap has %q for the namespace, in which a pod is left", phase)
 		}
 		return nil

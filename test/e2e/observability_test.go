@@ -63,7 +63,8 @@ func (c *chain) metrics(t *testing.T) {
 	for _, selected := range []bool{false, true} { // This creates a policy.
 		require.NoError(t, orchestrator.Set(t.Context(), c.broker.Client, consumer.Name, "provider1", selected))
 	}
-	slice := c.ask(t, consumer, "measured", map[corev1.ResourceName]string{corev1.ResourceCPU: "1", corev1.ResourceMemory: "1Gi", corev1.ResourcePods: "10"})
+	slice := c.ask(t, consumer, "measured",
+		map[corev1.ResourceName]string{corev1.ResourceCPU: "1", corev1.ResourceMemory: "1Gi", corev1.ResourcePods: "10"})
 	eventually(t, patient, func(ctx context.Context) error { return c.offered(ctx, slice, "1") })
 
 	eventually(t, patient, func(ctx context.Context) error {

@@ -79,7 +79,8 @@ func deployment(t *testing.T, f *federation) {
 				return err
 			}
 			if want := translate(t, there.Status.PodIP, seen); pod.Status.PodIP != want {
-				return fmt.Errorf("%s shows address %s, want %s: how this cluster sees %s", pod.Name, pod.Status.PodIP, want, there.Status.PodIP)
+				return fmt.Errorf("%s shows address %s, want %s: how this cluster sees %s", pod.Name, pod.Status.PodIP,
+					want, there.Status.PodIP)
 			}
 			return nil
 		})

@@ -42,7 +42,8 @@ const (
 func times() broker.Times {
 	return broker.Times{
 		ProbeInterval: 5 * time.Second, ProbeTimeout: 2 * time.Second, FailoverAfter: 20 * time.Second, SuspicionWindow: 20 * time.Second,
-		PendingTimeout: 40 * time.Second, RefusalMemory: 20 * time.Second, StatusInterval: 10 * time.Second, RequestTimeout: 10 * time.Second,
+		PendingTimeout: 40 * time.Second, RefusalMemory: 20 * time.Second, StatusInterval: 10 * time.Second,
+		RequestTimeout: 10 * time.Second,
 	}
 }
 
@@ -109,13 +110,20 @@ type identities struct {
 
 func (i identities) GetConfigFromSecret(id liqov1beta1.ClusterID, _ *corev1.Secret) (*rest.Config, error) {
 	at := i.world.provider(string(id))
-	return &rest.Config{Host: "https://" + at.id, ContentConfig: rest.ContentConfig{ContentType: "application/json"}, Transport: transport{process: i.process, server: at.server, weather: at.weather}}, nil
+	return &rest.Config{
+		Host: "https://" + at.id, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
+		Transport: transport{process: i.process, server: at.server, weather: at.weather},
+	}, nil
 }
 
 // runBroker runs one replica of the broker until it ends by itself or is killed.
 func (w *world) runBroker(p *process) error {
-	home := &rest.Config{Host: "http://home", ContentConfig: rest.ContentConfig{ContentType: "application/json"}, Transport: transport{process: p, server: w.home, weather: w.weather}, QPS: -1}
-	lock, err := lease.New(home, types.NamespacedName{Namespace: brokerNamespace, Name: "liqo-broker"}, leaseTimes().RenewDeadline, clock.RealClock{})
+	home := &rest.Config{
+		Host: "http://home", ContentConfig: rest.ContentConfig{ContentType: "application/json"},
+		Transport: transport{process: p, server: w.home, weather: w.weather}, QPS: -1,
+	}
+	lock, err := lease.New(home, types.NamespacedName{Namespace: brokerNamespace, Name: "liqo-broker"}, leaseTimes().RenewDeadline,
+		clock.RealClock{})
 	if err != nil {
 		return err
 	}
@@ -127,7 +135,8 @@ func (w *world) runBroker(p *process) error {
 	}}
 	b, err := broker.New(broker.Config{
 		Log: logr.Discard(), Home: home, NodeName: brokerNode, Namespace: brokerNamespace, ProviderSelector: labels.Everything(),
-		NodeIP: "10.0.0.9", Kubelet: broker.KubeletConfig{Port: 10250, CertificateType: kubeletapi.CertificateSelfSigned}, Lease: leaseTimes(), Times: times(), MovesAtOnce: 5, Workers: 8,
+		NodeIP: "10.0.0.9", Kubelet: broker.KubeletConfig{Port: 10250, CertificateType: kubeletapi.CertificateSelfSigned},
+		Lease: leaseTimes(), Times: times(), MovesAtOnce: 5, Workers: 8,
 		QPS: -1,
 	}, m, identities{process: p, world: w})
 	if err != nil {
@@ -159,7 +168,8 @@ func (w *world) runBroker(p *process) error {
 	group.Go(func() error {
 		defer stop()
 		leaderelection.RunOrDie(elects, leaderelection.LeaderElectionConfig{
-			Lock: lock, LeaseDuration: leaseTimes().Duration, RenewDeadline: leaseTimes().RenewDeadline, RetryPeriod: leaseTimes().RetryPeriod,
+			Lock: lock, LeaseDuration: leaseTimes().Duration, RenewDeadline: leaseTimes().RenewDeadline,
+			RetryPeriod:     leaseTimes().RetryPeriod,
 			ReleaseOnCancel: true,
 			Callbacks: leaderelection.LeaderCallbacks{
 				OnStartedLeading: func(context.Context) {

@@ -216,11 +216,14 @@ func faultKinds() map[string]faultKind {
 		}},
 		"provider starts slowly": {
 			4, 60 * time.Second,
-			atProvider(func(p *provider, _ *weather) { p.slow = 30 * time.Second }), atProvider(func(p *provider, _ *weather) { p.slow = 0 }),
+			atProvider(func(p *provider, _ *weather) { p.slow = 30 * time.Second }),
+			atProvider(func(p *provider, _ *weather) { p.slow = 0 }),
 		},
-		"home refuses":       {3, 30 * time.Second, atHome(func(w *weather) { w.refuses++ }), atHome(func(w *weather) { w.refuses-- })},
-		"home hangs":         {3, 30 * time.Second, atHome(func(w *weather) { w.hangs++ }), atHome(func(w *weather) { w.hangs-- })},
-		"home loses answers": {6, 30 * time.Second, atHome(func(w *weather) { w.answerLost = 30 }), atHome(func(w *weather) { w.answerLost = 0 })},
+		"home refuses": {3, 30 * time.Second, atHome(func(w *weather) { w.refuses++ }), atHome(func(w *weather) { w.refuses-- })},
+		"home hangs":   {3, 30 * time.Second, atHome(func(w *weather) { w.hangs++ }), atHome(func(w *weather) { w.hangs-- })},
+		"home loses answers": {
+			6, 30 * time.Second, atHome(func(w *weather) { w.answerLost = 30 }), atHome(func(w *weather) { w.answerLost = 0 }),
+		},
 		"home's watches lag": {6, 30 * time.Second, atHome(func(w *weather) { w.lags++ }), atHome(func(w *weather) { w.lags-- })},
 		"leader is killed":   {6, 0, leaderOf(func(p *process) { p.kill(errKilled) }), nothing},
 		"leader is replaced": {4, 0, leaderOf(func(p *process) { p.terminate() }), nothing},
@@ -242,15 +245,18 @@ func faultKinds() map[string]faultKind {
 		}), nothing},
 		"drain": {
 			10, 60 * time.Second,
-			inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Drain = true }), inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Drain = false }),
+			inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Drain = true }),
+			inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Drain = false }),
 		},
 		"cordon": {
 			3, 60 * time.Second,
-			inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Cordoned = true }), inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Cordoned = false }),
+			inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Cordoned = true }),
+			inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Cordoned = false }),
 		},
 		"disable": {
 			3, 60 * time.Second,
-			inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Enabled = ptr.To(false) }), inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Enabled = nil }),
+			inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Enabled = ptr.To(false) }),
+			inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Enabled = nil }),
 		},
 		part: {
 			6, 60 * time.Second,
@@ -321,7 +327,8 @@ func generate(seed uint64) *history {
 	}
 	for i := range 3 + random.IntN(8) {
 		pod := podSpec{
-			Name: fmt.Sprintf("pod-%d", i), CPUs: 1 + random.IntN(2), At: upTo(random, 60*time.Second), Never: random.IntN(5) == 0, App: app,
+			Name: fmt.Sprintf("pod-%d", i), CPUs: 1 + random.IntN(2), At: upTo(random, 60*time.Second), Never: random.IntN(5) == 0,
+			App: app,
 		}
 		if random.IntN(4) == 0 {
 			pod.Seconds = 5 + random.IntN(40)
@@ -339,7 +346,10 @@ func generate(seed uint64) *history {
 		names = append(judge.Calm(), "drain") // Drains are twice as likely.
 	}
 	for range 1 + random.IntN(8) {
-		f := fault{Kind: names[random.IntN(len(names))], Provider: random.IntN(len(h.Providers)), Slice: random.IntN(2), At: 10*time.Second + upTo(random, 80*time.Second)}
+		f := fault{
+			Kind: names[random.IntN(len(names))], Provider: random.IntN(len(h.Providers)), Slice: random.IntN(2),
+			At: 10*time.Second + upTo(random, 80*time.Second),
+		}
 		if longest := kinds[f.Kind].longest; longest > 0 {
 			f.For = time.Second + upTo(random, longest)
 		}
@@ -401,7 +411,10 @@ func (h *history) drainAmongCreations(random *rand.Rand) {
 	h.gatherPods(random, at)
 	drained := random.IntN(len(h.Providers))
 	h.Faults = append(h.Faults,
-		fault{Kind: "provider's webhook hangs", Provider: drained, At: at - 6*time.Second, For: 7*time.Second + upTo(random, 18*time.Second)},
+		fault{
+			Kind: "provider's webhook hangs", Provider: drained, At: at - 6*time.Second,
+			For: 7*time.Second + upTo(random, 18*time.Second),
+		},
 		fault{Kind: "drain", Provider: drained, At: at, For: 5*time.Second + upTo(random, 40*time.Second)},
 	)
 }

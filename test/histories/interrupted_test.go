@@ -28,23 +28,32 @@ func interruptedHistories() map[string]*history {
 		return all
 	}
 	as := func(int, *podSpec) {}
+	once := func(i int, pod *podSpec) { pod.Once, pod.Job = true, i > 0 }
 	two := [][]int{{4}, {4}}
 	all := map[string]*history{
 		"assigned": {Providers: two, Replicas: 1, Pods: pods(as)},
-		"drained":  {Providers: two, Replicas: 1, Pods: pods(as), Faults: []fault{{Kind: "drain", At: 15 * time.Second, For: 20 * time.Second}}},
-		"failed over, and run once": {Providers: two, Replicas: 1, Pods: pods(func(i int, pod *podSpec) { pod.Once, pod.Job = true, i > 0 }), Faults: []fault{
+		"drained": {
+			Providers: two, Replicas: 1, Pods: pods(as), Faults: []fault{{Kind: "drain", At: 15 * time.Second, For: 20 * time.Second}},
+		},
+		"failed over, and run once": {Providers: two, Replicas: 1, Pods: pods(once), Faults: []fault{
 			{Kind: "provider refuses", At: 12 * time.Second, For: 45 * time.Second},
 		}},
-		"failed over": {Providers: two, Replicas: 1, Pods: pods(as), Faults: []fault{{Kind: "provider refuses", At: 12 * time.Second, For: 45 * time.Second}}},
+		"failed over": {Providers: two, Replicas: 1, Pods: pods(as), Faults: []fault{
+			{Kind: "provider refuses", At: 12 * time.Second, For: 45 * time.Second},
+		}},
 		"deleted": {Providers: two, Replicas: 1, Pods: pods(func(i int, pod *podSpec) {
 			pod.Deleted, pod.Again = 10*time.Second, i > 0
 		})},
 		"refused": {Providers: two, Replicas: 1, Pods: pods(as), Faults: []fault{{Kind: quotaFull, For: 25 * time.Second}}},
 		"ended":   {Providers: two, Replicas: 1, Pods: pods(func(_ int, pod *podSpec) { pod.Seconds = 8 })},
-		"parted":  {Providers: two, Replicas: 1, Pods: pods(as), Faults: []fault{{Kind: part, At: 12 * time.Second, For: 20 * time.Second}}},
+		"parted": {
+			Providers: two, Replicas: 1, Pods: pods(as), Faults: []fault{{Kind: part, At: 12 * time.Second, For: 20 * time.Second}},
+		},
 	}
 	if is(nodeDeleted) {
-		all["without its Node"] = &history{Providers: two, Replicas: 1, Pods: pods(as), Faults: []fault{{Kind: nodeDeleted, At: 12 * time.Second, For: 20 * time.Second}}}
+		all["without its Node"] = &history{Providers: two, Replicas: 1, Pods: pods(as), Faults: []fault{
+			{Kind: nodeDeleted, At: 12 * time.Second, For: 20 * time.Second},
+		}}
 	}
 	return all
 }

@@ -68,7 +68,8 @@ func (i *interrupter) wrote(p *process, request string, done bool) error {
 			if i.before != nil {
 				i.before(p)
 			}
-			if verb, _, _ := strings.Cut(strings.ToLower(request), " "); i.refuses && slices.Contains([]string{"patch", "update", "put"}, verb) {
+			verb, _, _ := strings.Cut(strings.ToLower(request), " ")
+			if i.refuses && slices.Contains([]string{"patch", "update", "put"}, verb) {
 				return kerrors.NewConflict(schema.GroupResource{}, request, errors.New("another client has changed it"))
 			}
 		}

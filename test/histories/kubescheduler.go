@@ -117,7 +117,8 @@ func (s *kubeScheduler) try(pod *corev1.Pod) error {
 			return nil
 		})
 		if err == nil {
-			_, err = s.world.home.update(s.process.name, pod, true, scheduled(pod, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}))
+			_, err = s.world.home.update(s.process.name, pod, true,
+				scheduled(pod, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}))
 		}
 		return err
 	})

@@ -201,6 +201,7 @@ func (p *provider) die() {
 // letGo removes the finalizer of a provider's controller from all pods.
 func (p *provider) letGo() {
 	for _, o := range p.server.all(typeOf[corev1.Pod]()) {
-		_, _ = p.server.update("holder", o, false, func(fresh object) error { fresh.SetResourceVersion(""); fresh.SetFinalizers(nil); return nil })
+		_, _ = p.server.update("holder", o, false,
+			func(fresh object) error { fresh.SetResourceVersion(""); fresh.SetFinalizers(nil); return nil })
 	}
 }

@@ -113,10 +113,12 @@ func (s *slice) create(ctx context.Context, shadow *offloadingv1beta1.ShadowPod)
 		p.weather.mu.Unlock()
 		if !frozen {
 			if closed {
-				return kerrors.NewForbidden(resourceOf(typeOf[offloadingv1beta1.ShadowPod]()), shadow.Name, errors.New("the namespace is being terminated"))
+				return kerrors.NewForbidden(resourceOf(typeOf[offloadingv1beta1.ShadowPod]()), shadow.Name,
+					errors.New("the namespace is being terminated"))
 			}
 			if full {
-				return kerrors.NewForbidden(resourceOf(typeOf[offloadingv1beta1.ShadowPod]()), shadow.Name, errors.New("quota usage exceeded: cpu"))
+				return kerrors.NewForbidden(resourceOf(typeOf[offloadingv1beta1.ShadowPod]()), shadow.Name,
+					errors.New("quota usage exceeded: cpu"))
 			}
 			break
 		}

@@ -27,7 +27,9 @@ func judgedTimes() judge.Times {
 
 // record returns the record of the history so far.
 func (o *outcome) record() *judge.Record {
-	r := &judge.Record{Began: o.began, Ended: time.Now(), Home: o.world.home.cluster(), Node: brokerNode, Times: judgedTimes(), NotYet: missing()}
+	r := &judge.Record{
+		Began: o.began, Ended: time.Now(), Home: o.world.home.cluster(), Node: brokerNode, Times: judgedTimes(), NotYet: missing(),
+	}
 	for _, p := range o.world.providers {
 		of := &judge.Provider{ID: p.id, Cluster: p.server.cluster()}
 		p.weather.mu.Lock()
@@ -72,8 +74,9 @@ func (s *server) cluster() judge.Cluster {
 	s.mu.Unlock()
 	return judge.Cluster{
 		Requests: requests,
-		Pods:     of(typeOf[corev1.Pod]()), ShadowPods: of(typeOf[offloadingv1beta1.ShadowPod]()), Leases: of(typeOf[coordinationv1.Lease]()),
-		Nodes: of(typeOf[corev1.Node]()), ProviderClusters: of(typeOf[v1alpha1.ProviderCluster]()),
+		Pods:     of(typeOf[corev1.Pod]()), ShadowPods: of(typeOf[offloadingv1beta1.ShadowPod]()),
+		Leases: of(typeOf[coordinationv1.Lease]()),
+		Nodes:  of(typeOf[corev1.Node]()), ProviderClusters: of(typeOf[v1alpha1.ProviderCluster]()),
 	}
 }
 

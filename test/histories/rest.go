@@ -86,7 +86,8 @@ func answer(r *http.Request, answer any, err error) *http.Response {
 	}
 	return &http.Response{
 		StatusCode: code, Status: http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(text)), ContentLength: int64(len(text)),
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(text)),
+		ContentLength: int64(len(text)),
 	}
 }
 
@@ -171,7 +172,8 @@ func (t transport) serve(r *http.Request, body []byte) (any, error) {
 		if err := json.Unmarshal(body, &options); err != nil {
 			return nil, err
 		}
-		return metav1.Status{Status: metav1.StatusSuccess}, t.server.remove(t.process.name, o, options.GracePeriodSeconds, options.Preconditions)
+		return metav1.Status{Status: metav1.StatusSuccess}, t.server.remove(t.process.name, o, options.GracePeriodSeconds,
+			options.Preconditions)
 	case r.Method == http.MethodPost:
 		if err := json.Unmarshal(body, o); err != nil {
 			return nil, err

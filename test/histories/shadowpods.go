@@ -121,7 +121,9 @@ func (p *provider) admit(shadow *offloadingv1beta1.ShadowPod) error {
 		APIVersion: "offloading.liqo.io/v1beta1", Kind: "ShadowPod", Name: shadow.Name, UID: shadow.UID, Controller: ptr.To(true),
 	}}
 	pod.Status.QOSClass = corev1.PodQOSBurstable
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now())}}
+	pod.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now())},
+	}
 	chance := p.weather.draw("admission " + shadow.Name)
 	held := time.Duration(1+chance>>8%20) * time.Millisecond
 	if p.slowAdmission && chance%2 == 0 {

@@ -64,7 +64,8 @@ func (w *world) startKubelet(s *slice) {
 	w.started++
 	p := s.provider
 	k := &virtualKubelet{
-		world: w, provider: p, slice: s, process: newProcess(w.ctx, fmt.Sprintf("kubelet-%s-%d", s.virtualNode, w.started)), busy: map[string]bool{},
+		world: w, provider: p, slice: s, process: newProcess(w.ctx, fmt.Sprintf("kubelet-%s-%d", s.virtualNode, w.started)),
+		busy:     map[string]bool{},
 		failures: map[string]int{}, assigned: map[string]kubeletAssignment{}, uncertain: map[string]time.Time{},
 		removed: map[string]types.UID{},
 	}
@@ -126,7 +127,9 @@ func (k *virtualKubelet) renew(connects bool) bool {
 		if connects {
 			lease.Annotations[v1alpha1.ConnectingAnnotation] = k.process.name
 		}
-		lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &k.process.name, RenewTime: &now, LeaseDurationSeconds: ptr.To(int32(leaseSeconds))}
+		lease.Spec = coordinationv1.LeaseSpec{
+			HolderIdentity: &k.process.name, RenewTime: &now, LeaseDurationSeconds: ptr.To(int32(leaseSeconds)),
+		}
 		if err := k.world.home.create(k.process.name, copyOf(lease)); !kerrors.IsAlreadyExists(err) {
 			return err
 		}
@@ -502,7 +505,8 @@ func disrupted(conditions []corev1.PodCondition) []corev1.PodCondition {
 		return conditions
 	}
 	return append(conditions, corev1.PodCondition{
-		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletedInRemoteCluster", LastTransitionTime: metav1.NewTime(time.Now()),
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletedInRemoteCluster",
+		LastTransitionTime: metav1.NewTime(time.Now()),
 	})
 }
 
@@ -552,7 +556,8 @@ func (k *virtualKubelet) observe(local *corev1.Pod) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.assigned[local.Name] = kubeletAssignment{
-		uid: local.UID, id: k.virtualNode() + "/" + local.Annotations[v1alpha1.AssignedAtAnnotation], deleted: local.DeletionTimestamp != nil,
+		uid: local.UID, id: k.virtualNode() + "/" + local.Annotations[v1alpha1.AssignedAtAnnotation],
+		deleted: local.DeletionTimestamp != nil,
 	}
 }
 
@@ -574,7 +579,8 @@ func (k *virtualKubelet) release(ctx context.Context, name string) error {
 		return err
 	}
 	err = k.process.request(ctx, k.world.weather, "release "+name, true, func() error {
-		_, err := k.world.home.patch(k.process.name, podOf(types.NamespacedName{Namespace: podNamespace, Name: name}), types.MergePatchType, body, false)
+		_, err := k.world.home.patch(k.process.name, podOf(types.NamespacedName{Namespace: podNamespace, Name: name}),
+			types.MergePatchType, body, false)
 		return ignoreGone(err)
 	})
 	if err != nil {

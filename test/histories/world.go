@@ -59,7 +59,10 @@ type world struct {
 }
 
 func newWorld(ctx context.Context, scheme *runtime.Scheme, h *history) *world {
-	w := &world{ctx: ctx, scheme: scheme, home: newServer("home"), weather: newWeather(h.Seed), scheduled: h.Scheduled, interrupter: h.interrupter, kubelets: map[*slice]*virtualKubelet{}, joins: map[*slice][]time.Time{}}
+	w := &world{
+		ctx: ctx, scheme: scheme, home: newServer("home"), weather: newWeather(h.Seed), scheduled: h.Scheduled,
+		interrupter: h.interrupter, kubelets: map[*slice]*virtualKubelet{}, joins: map[*slice][]time.Time{},
+	}
 	if h.Scheduled {
 		w.spawn(w.runKubeScheduler)
 	}
@@ -183,7 +186,8 @@ func (w *world) leader() *process {
 
 // findVirtualNode returns the VirtualNode of a slice; nil if there is none.
 func (w *world) findVirtualNode(s *slice) object {
-	found, err := w.home.find(typeOf[offloadingv1beta1.VirtualNode](), types.NamespacedName{Namespace: s.provider.tenant(), Name: s.virtualNode})
+	found, err := w.home.find(typeOf[offloadingv1beta1.VirtualNode](),
+		types.NamespacedName{Namespace: s.provider.tenant(), Name: s.virtualNode})
 	if err != nil {
 		return nil
 	}
@@ -225,7 +229,8 @@ func (w *world) join(s *slice) bool {
 		Spec: offloadingv1beta1.VirtualNodeSpec{
 			ClusterID: liqov1beta1.ClusterID(p.id), KubeconfigSecretRef: &corev1.LocalObjectReference{Name: s.kubeconfig().Name},
 			ResourceQuota: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
-				corev1.ResourceCPU: *resource.NewQuantity(int64(s.cpus), resource.DecimalSI), corev1.ResourcePods: resource.MustParse("100"),
+				corev1.ResourceCPU:  *resource.NewQuantity(int64(s.cpus), resource.DecimalSI),
+				corev1.ResourcePods: resource.MustParse("100"),
 			}},
 		},
 	}

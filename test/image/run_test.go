@@ -71,7 +71,7 @@ func checkRuns(t *testing.T, c container, config specs.Image) {
 		require.Equal(t, 1, got.code)
 		require.Empty(t, got.stdout)
 		require.Contains(t, lastLine(got.stderr),
-			"liqo-broker-vk: connecting to the home cluster (--home-kubeconfig, or run in a pod)")
+			"liqo-broker-vk: connecting to the home cluster (set --home-kubeconfig, or run in a pod)")
 	})
 
 	inCluster := c.mountServiceAccount(t)

@@ -84,14 +84,17 @@ func (l *load) provider(ctx context.Context, i int) error {
 func providerStatus(name string, turn int) v1alpha1.ProviderClusterStatus {
 	amounts := func(cpu int64) corev1.ResourceList {
 		return corev1.ResourceList{
-			corev1.ResourceCPU: *resource.NewQuantity(cpu, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(cpu<<32, resource.BinarySI),
-			corev1.ResourcePods: *resource.NewQuantity(10*cpu, resource.DecimalSI),
+			corev1.ResourceCPU:    *resource.NewQuantity(cpu, resource.DecimalSI),
+			corev1.ResourceMemory: *resource.NewQuantity(cpu<<32, resource.BinarySI),
+			corev1.ResourcePods:   *resource.NewQuantity(10*cpu, resource.DecimalSI),
 		}
 	}
 	resources := v1alpha1.Resources{Granted: amounts(64), Assigned: amounts(10), Free: amounts(54)}
 	now := metav1.Now()
 	var conditions []metav1.Condition
-	for _, kind := range []string{v1alpha1.ProviderReady, v1alpha1.ProviderReachable, v1alpha1.ProviderKubeletReady, v1alpha1.ProviderClean} {
+	for _, kind := range []string{
+		v1alpha1.ProviderReady, v1alpha1.ProviderReachable, v1alpha1.ProviderKubeletReady, v1alpha1.ProviderClean,
+	} {
 		conditions = append(conditions, metav1.Condition{
 			Type: kind, Status: metav1.ConditionTrue, Reason: "AsItShouldBe", Message: "as it should be", LastTransitionTime: now,
 		})
@@ -100,7 +103,9 @@ func providerStatus(name string, turn int) v1alpha1.ProviderClusterStatus {
 		Conditions: conditions, Resources: resources, Pods: 10,
 		VirtualNodes: []v1alpha1.VirtualNodeStatus{{Name: name, Ready: true, Resources: resources, Pods: 10}},
 		KPIs: v1alpha1.KPIs{
-			Uptime:              v1alpha1.Uptime{LastHour: "1", LastDay: "0.9987", LastWeek: "0.9991", LastMonth: "0.9990", Since: &now, Until: &now},
+			Uptime: v1alpha1.Uptime{
+				LastHour: "1", LastDay: "0.9987", LastWeek: "0.9991", LastMonth: "0.9990", Since: &now, Until: &now,
+			},
 			LatencyMilliseconds: ptr.To(int64(10 + turn%49)), PodStart: &v1alpha1.PodStart{P50Milliseconds: 2100, P90Milliseconds: 3900},
 			Started: 100, Failed: 1,
 		},

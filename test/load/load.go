@@ -156,17 +156,18 @@ func (l *load) report(out io.Writer, m *measured, used []usage) error {
 		first, last, busy(used))
 	for _, kind := range slices.Sorted(maps.Keys(m.byKind)) {
 		took := m.byKind[kind]
-		fmt.Fprintf(out, "  %5d × %s: p50 %s, p99 %s\n", len(took), kind, inMilliseconds(quantile(took, 0.5)), inMilliseconds(quantile(took, 0.99)))
+		fmt.Fprintf(out, "  %5d × %s: p50 %s, p99 %s\n", len(took), kind, inMilliseconds(quantile(took, 0.5)),
+			inMilliseconds(quantile(took, 0.99)))
 	}
 	var faults []error
 	if len(m.faults) > 0 {
 		faults = append(faults, fmt.Errorf("not all succeeded: %v", m.faults))
 	}
 	if p99 := quantile(m.took, 0.99); p99 > l.p99 {
-		faults = append(faults, fmt.Errorf("99 of 100 took up to %s, want %s", p99, l.p99))
+		faults = append(faults, fmt.Errorf("the 99th percentile of the latency is %s, want at most %s", p99, l.p99))
 	}
 	if last > l.growth*first {
-		faults = append(faults, fmt.Errorf("the memory grew %.2f times", last/first))
+		faults = append(faults, fmt.Errorf("the memory grew by a factor of %.2f", last/first))
 	}
 	return errors.Join(faults...)
 }

@@ -44,19 +44,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var o options
 	flags := flag.NewFlagSet("load", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.IntVar(&o.providers, "providers", 1000, "how many providers there are")
-	flags.IntVar(&o.placements, "placements", 10000, "how many pods there are")
+	flags.IntVar(&o.providers, "providers", 1000, "number of providers")
+	flags.IntVar(&o.placements, "placements", 10000, "number of pods")
 	flags.IntVar(&o.rate, "rate", 200, "requests a second")
-	flags.DurationVar(&o.duration, "duration", 30*time.Second, "for how long")
-	flags.IntVar(&o.changes, "changes", 10, "how many objects change a second meanwhile")
-	flags.DurationVar(&o.p99, "p99", 20*time.Millisecond, "what 99 of 100 requests may take at most")
-	flags.Float64Var(&o.growth, "growth", 1.15, "how many times its memory the catalog may have in the end")
-	flags.IntVar(&o.streams, "streams", 0, "how many streams are open after the requests, which are measured then; 0 for none")
-	flags.IntVar(&o.streamChanges, "stream-changes", 100, "how many objects change a second meanwhile")
+	flags.DurationVar(&o.duration, "duration", 30*time.Second, "how long to send requests")
+	flags.IntVar(&o.changes, "changes", 10, "object changes a second while requests are sent")
+	flags.DurationVar(&o.p99, "p99", 20*time.Millisecond, "limit of the 99th percentile of the request latency")
+	flags.Float64Var(&o.growth, "growth", 1.15, "limit of the memory growth of the catalog, as a factor")
+	flags.IntVar(&o.streams, "streams", 0, "number of event streams to open and measure after the requests; 0 for none")
+	flags.IntVar(&o.streamChanges, "stream-changes", 100, "object changes a second while streams are open")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if o.providers < 1 || o.placements < 1 || o.rate < 1 || o.changes < 1 || o.streams < 0 || o.streamChanges < 1 || o.duration < time.Second {
+	if o.providers < 1 || o.placements < 1 || o.rate < 1 || o.changes < 1 || o.streams < 0 || o.streamChanges < 1 ||
+		o.duration < time.Second {
 		return fmt.Errorf("all numbers must be at least 1, --duration at least 1s")
 	}
 	say := func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) }

@@ -193,9 +193,10 @@ func (l *load) reportStreams(out io.Writer, a *arrivals, made int, used []usage)
 	slices.Sort(a.took)
 	_, memory := heldBy(used)
 	longest := a.took[len(a.took)-1]
-	fmt.Fprintf(out, "catalog: %d streams at one replica, %d changes in %s, %d events arrived of %d\n", l.streams, made, streaming, len(a.took),
-		made*l.streams)
-	fmt.Fprintf(out, "  from before the write to the event: p50 %s, p99 %s, longest %s; memory (RSS) %.0f MB; %.2f CPUs, both replicas together\n",
+	fmt.Fprintf(out, "catalog: %d streams at one replica, %d changes in %s, %d events arrived of %d\n", l.streams, made,
+		streaming, len(a.took), made*l.streams)
+	fmt.Fprintf(out,
+		"  from before the write to the event: p50 %s, p99 %s, longest %s; memory (RSS) %.0f MB; %.2f CPUs, both replicas together\n",
 		inMilliseconds(quantile(a.took, 0.5)), inMilliseconds(quantile(a.took, 0.99)), inMilliseconds(longest), memory, busy(used))
 	switch {
 	case len(a.took) < made*l.streams:

@@ -143,8 +143,10 @@ func unwell() map[string]expected {
 			summary: "The broker's controller offer fails",
 		},
 		"LiqoBrokerPanics": {
-			fires:   set{"one": {"panics": of("controller_runtime_reconcile_panics_total", `controller="provider"`, leader, "0x40 1x60")}},
-			quiet:   set{"an hour ago": {"panics": of("controller_runtime_reconcile_panics_total", `controller="provider"`, leader, "0x5 1x95")}},
+			fires: set{"one": {"panics": of("controller_runtime_reconcile_panics_total", `controller="provider"`, leader, "0x40 1x60")}},
+			quiet: set{
+				"an hour ago": {"panics": of("controller_runtime_reconcile_panics_total", `controller="provider"`, leader, "0x5 1x95")},
+			},
 			summary: "The broker's controller provider panics",
 		},
 		"LiqoBrokerPolicyInvalid": {

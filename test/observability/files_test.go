@@ -159,7 +159,8 @@ func TestWhatIsAskedForIsFound(t *testing.T) {
 			want: asked{"liqo-broker": {"liqo_broker_a_total": {"provider", "reason"}}},
 		},
 		"the series of a histogram": {
-			expr: `histogram_quantile(0.9, sum by (le, pod) (rate(liqo_catalog_t_seconds_bucket[5m]))) / sum(liqo_catalog_t_seconds_count{code="1"})`,
+			expr: `histogram_quantile(0.9, sum by (le, pod) (rate(liqo_catalog_t_seconds_bucket[5m]))) / ` +
+				`sum(liqo_catalog_t_seconds_count{code="1"})`,
 			want: asked{"liqo-broker-catalog": {"liqo_catalog_t_seconds": {"code"}}},
 		},
 		"the labels of a match": {
@@ -170,7 +171,9 @@ func TestWhatIsAskedForIsFound(t *testing.T) {
 			expr: `max by (resource) (a:b:c{provider="p"})`,
 			want: asked{"liqo-broker": {"liqo_broker_free": {"kind", "provider", "resource"}}},
 		},
-		"several jobs":               {expr: `sum by (job, x) (go_goroutines{job=~"a|b"})`, want: asked{"a": {"go_goroutines": {"x"}}, "b": {"go_goroutines": {"x"}}}},
+		"several jobs": {expr: `sum by (job, x) (go_goroutines{job=~"a|b"})`, want: asked{
+			"a": {"go_goroutines": {"x"}}, "b": {"go_goroutines": {"x"}},
+		}},
 		"Prometheus' own":            {expr: `absent(up{job="a"} == 1)`, want: asked{}},
 		"whose is not said":          {expr: `go_goroutines`, fault: "does not say which job"},
 		"a record that is not there": {expr: `x:y:z`, fault: "does not say which job"},

@@ -120,7 +120,8 @@ func (f *federation) expose(t *testing.T, c *sandbox.Cluster, namespace string) 
 	svc := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: namespace},
 		Spec: corev1.ServiceSpec{
-			Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(sandbox.WebPort)}},
+			Selector: map[string]string{"app": "web"},
+			Ports:    []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(sandbox.WebPort)}},
 		},
 	}
 	require.NoError(t, c.Client.Create(t.Context(), svc))
@@ -193,7 +194,8 @@ func (f *federation) direct(t *testing.T) {
 	from := clientOf(t, f.consumer, asker)
 	directly := answer{Pod: "away", Called: itself.Status.PodIP, Caller: seen(t, provider, f.consumer, asker.Status.PodIP)}
 	expect(t, from, endpoint(pod.Status.PodIP), directly)
-	assert.Equal(t, []string{f.consumer.Name, provider.Name}, f.way(t, from, endpoint(pod.Status.PodIP)), "not one packet through the broker's cluster")
+	assert.Equal(t, []string{f.consumer.Name, provider.Name}, f.way(t, from, endpoint(pod.Status.PodIP)),
+		"not one packet through the broker's cluster")
 	f.traced(t, f.consumer, asker, pod.Status.PodIP, f.consumer, provider)
 	f.measure(t, "two hops directly", from, endpoint(pod.Status.PodIP))
 
@@ -232,7 +234,9 @@ type attempt struct {
 
 // underTraffic runs a pod in a namespace of the consumer that may be assigned to either provider, exposes it, and sends
 // 20 requests a second to the Service until the returned function is called.
-func (f *federation) underTraffic(t *testing.T, namespace string, others ...*corev1.Pod) (from *http.Client, pod *corev1.Pod, traffic func() []attempt) {
+func (f *federation) underTraffic(
+	t *testing.T, namespace string, others ...*corev1.Pod,
+) (from *http.Client, pod *corev1.Pod, traffic func() []attempt) {
 	t.Helper()
 	asker := local(f.consumer, namespace, "asker")
 	delete(asker.Labels, "app")
@@ -323,7 +327,8 @@ func (f *federation) drainedOfTwo(t *testing.T) {
 	}
 	for _, a := range attempts {
 		if a.err != nil && !mayFail(a.at) {
-			assert.NoError(t, a.err, "%s after the pod was not Ready, %s after it was Ready again", a.at.Sub(notReady), a.at.Sub(readyAgain))
+			assert.NoError(t, a.err, "%s after the pod was not Ready, %s after it was Ready again", a.at.Sub(notReady),
+				a.at.Sub(readyAgain))
 		}
 	}
 }

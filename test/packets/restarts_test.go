@@ -54,7 +54,10 @@ func (f *federation) restarts(t *testing.T) {
 		{"the virtual kubelet of the provider, in the broker's cluster", component("broker/vk-provider2"), aside},
 		{"Liqo's controller manager in the broker's cluster", component("broker/liqo-controller-manager"), aside},
 		{"Liqo's IPAM in the broker's cluster", component("broker/liqo-ipam"), aside},
-		{"Liqo's fabric on the node of the broker's cluster", func(t *testing.T) { deletePod(t, f.broker, "liqo", "liqo-fabric") }, inThePath},
+		{
+			"Liqo's fabric on the node of the broker's cluster", func(t *testing.T) { deletePod(t, f.broker, "liqo", "liqo-fabric") },
+			inThePath,
+		},
 		{"the gateway of the broker's cluster to the consumer", gateway(f.broker, f.consumer), inThePath},
 		{"the gateway of the broker's cluster to the provider", gateway(f.broker, far), inThePath},
 		{"the gateway of the consumer", gateway(f.consumer, f.broker), inThePath},

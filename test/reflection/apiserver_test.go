@@ -62,8 +62,9 @@ func acceptStatus(t testing.TB, fresh, old *corev1.Pod) error {
 	t.Helper()
 	before, after := internal(t, old), internal(t, fresh)
 	podregistry.StatusStrategy.PrepareForUpdate(requestContext(), after, before)
-	after.DeletionTimestamp, after.DeletionGracePeriodSeconds = before.DeletionTimestamp, before.DeletionGracePeriodSeconds // BeforeUpdate.
-	if before.ResourceVersion == "" {                                                                                       // A fake clientset has none.
+	// As rest.BeforeUpdate does.
+	after.DeletionTimestamp, after.DeletionGracePeriodSeconds = before.DeletionTimestamp, before.DeletionGracePeriodSeconds
+	if before.ResourceVersion == "" { // A fake clientset has none.
 		before.ResourceVersion, after.ResourceVersion = "1", "1"
 	}
 	if errs := podregistry.StatusStrategy.ValidateUpdate(requestContext(), after, before); len(errs) > 0 {

@@ -28,7 +28,9 @@ func ended(p *corev1.Pod, disruption string) *corev1.Pod {
 			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: disruption,
 		})
 	}
-	p.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 143, Reason: "Error"}}
+	p.Status.ContainerStatuses[0].State = corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{ExitCode: 143, Reason: "Error"},
+	}
 	return p
 }
 
@@ -127,7 +129,8 @@ func TestPodsThatWereEndedThere(t *testing.T) {
 		w := w.in(t)
 		there := start(t, "of-a-consumer", func(p *corev1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{
-				APIVersion: offloadingv1beta1.SchemeGroupVersion.String(), Kind: "ShadowPod", Name: p.Name, UID: "shadow", Controller: ptr.To(true),
+				APIVersion: offloadingv1beta1.SchemeGroupVersion.String(), Kind: "ShadowPod", Name: p.Name, UID: "shadow",
+				Controller: ptr.To(true),
 			}}
 		})
 		w.update(ended(there, "EvictionByEvictionAPI"))

@@ -52,7 +52,9 @@ func TestPodsAreAccepted(t *testing.T) {
 		"claims-of-that-cluster": {status: func(s *corev1.PodStatus) {
 			s.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "gpu", ResourceClaimName: ptr.To("gpu-1")}}
 		}},
-		"a-generation-of-that-pod": {status: func(s *corev1.PodStatus) { s.ObservedGeneration, s.Conditions[0].ObservedGeneration = 7, -1 }},
+		"a-generation-of-that-pod": {
+			status: func(s *corev1.PodStatus) { s.ObservedGeneration, s.Conditions[0].ObservedGeneration = 7, -1 },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := w.in(t)
@@ -150,9 +152,13 @@ func TestShadowPodsAreAccepted(t *testing.T) {
 				RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
 					TopologyKey: corev1.LabelHostname, LabelSelector: selector("away"), MatchLabelKeys: []string{"pod-template-hash"},
 				}},
-				PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{Weight: 1, PodAffinityTerm: corev1.PodAffinityTerm{
-					TopologyKey: corev1.LabelHostname, LabelSelector: selector("away"), MismatchLabelKeys: []string{"pod-template-hash"},
-				}}},
+				PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
+					Weight: 1,
+					PodAffinityTerm: corev1.PodAffinityTerm{
+						TopologyKey: corev1.LabelHostname, LabelSelector: selector("away"),
+						MismatchLabelKeys: []string{"pod-template-hash"},
+					},
+				}},
 			}}
 		}))
 		_, err := admitted(t, w.forwarded("away"))

@@ -21,7 +21,9 @@ func TestRandomStatusesAreAccepted(t *testing.T) {
 	for seed := range int64(300) {
 		rnd := rand.New(rand.NewSource(seed))
 		local, err := admitted(t, pod("random", func(p *corev1.Pod) {
-			p.Spec.RestartPolicy = []corev1.RestartPolicy{corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}[rnd.Intn(3)]
+			p.Spec.RestartPolicy = []corev1.RestartPolicy{
+				corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever,
+			}[rnd.Intn(3)]
 			p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "init"}}
 			p.Spec.Containers[0].Resources.Requests = amounts("1", "1Gi")
 			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{

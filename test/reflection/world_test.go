@@ -66,7 +66,8 @@ func (w *world) run(ctx context.Context) {
 	w.t.Helper()
 	namespaceMap := &offloadingv1beta1.NamespaceMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "liqo-tenant-p1", Name: "p1", Labels: map[string]string{consts.RemoteClusterID: "p1", consts.ReplicationDestinationLabel: "p1"},
+			Namespace: "liqo-tenant-p1", Name: "p1",
+			Labels: map[string]string{consts.RemoteClusterID: "p1", consts.ReplicationDestinationLabel: "p1"},
 		},
 		Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"ns": "ns-home"}},
 		Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{

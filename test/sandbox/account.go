@@ -36,7 +36,8 @@ func (c *Cluster) account(ctx context.Context, namespace, name string, binding c
 			return "", fmt.Errorf("account %s/%s: %w", namespace, name, err)
 		}
 	}
-	token, err := c.Kube.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := c.Kube.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, &authenticationv1.TokenRequest{},
+		metav1.CreateOptions{})
 	if err != nil {
 		return "", fmt.Errorf("account %s/%s: %w", namespace, name, err)
 	}

@@ -16,7 +16,8 @@ import (
 // Backup writes the content of the cluster's etcd to a file, as etcdctl snapshot save does.
 func (c *Cluster) Backup(ctx context.Context, file string) error {
 	endpoint := "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(c.plane.EtcdPort()))
-	_, err := snapshot.NewV3(zap.NewNop()).Save(ctx, clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()}, file)
+	_, err := snapshot.NewV3(zap.NewNop()).Save(ctx,
+		clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()}, file)
 	return err
 }
 

@@ -222,7 +222,7 @@ func appendArgs(o *unstructured.Unstructured, path, more []string) error {
 	}
 	first, ok := containers[0].(map[string]any)
 	if !ok {
-		return fmt.Errorf("the first container is no object")
+		return fmt.Errorf("the first container is not an object")
 	}
 	args, _, err := unstructured.NestedStringSlice(first, "args")
 	if err != nil {
@@ -312,7 +312,7 @@ func (s *Sandbox) BrokerLeader(ctx context.Context) (string, error) {
 	// An identity begins with the name of the pod.
 	pod, _, _ := strings.Cut(ptr.Deref(lease.Spec.HolderIdentity, ""), "_")
 	if !slices.Contains(replicas, Broker+"/"+pod) {
-		return "", fmt.Errorf("lease %s is held by %q, none of %v", key, pod, replicas)
+		return "", fmt.Errorf("lease %s is held by %q, not by one of %v", key, pod, replicas)
 	}
 	return Broker + "/" + pod, nil
 }

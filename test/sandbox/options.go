@@ -180,25 +180,28 @@ func (o *Options) validate() error {
 			errs = append(errs, fmt.Errorf("--broker-node=%q: %s", o.BrokerNode, fault))
 		}
 	} else {
-		for _, arg := range append(o.BrokerArgs, o.BrokerKubeletArgs...) {
-			errs = append(errs, fmt.Errorf("--broker-arg=%s: there is no broker without --broker-node", arg))
+		for _, arg := range o.BrokerArgs {
+			errs = append(errs, fmt.Errorf("--broker-arg=%s: needs a broker: set --broker-node", arg))
+		}
+		for _, arg := range o.BrokerKubeletArgs {
+			errs = append(errs, fmt.Errorf("--broker-kubelet-arg=%s: needs a broker: set --broker-node", arg))
 		}
 		if o.RemoteIPAM {
-			errs = append(errs, errors.New("--remote-ipam: there is no broker without --broker-node"))
+			errs = append(errs, errors.New("--remote-ipam: needs a broker: set --broker-node"))
 		}
 		if o.Catalog {
-			errs = append(errs, errors.New("--catalog: there is no broker without --broker-node"))
+			errs = append(errs, errors.New("--catalog: needs a broker: set --broker-node"))
 		}
 	}
 	if o.Packets && o.Liqo != LiqoVersion {
-		errs = append(errs, fmt.Errorf("--packets: the gateways are those of %s, not %s", LiqoVersion, o.Liqo))
+		errs = append(errs, fmt.Errorf("--packets: needs --liqo=%s, not %s", LiqoVersion, o.Liqo))
 	}
 	if o.Packets && (o.ConsumerNodes || len(o.LocalNodes) > 0) {
-		errs = append(errs, errors.New("--packets: no node of a consumer is simulated"))
+		errs = append(errs, errors.New("--packets: does not support simulated nodes (ConsumerNodes, LocalNodes)"))
 	}
 	for _, arg := range o.ConsumerArgs {
 		if o.Image != ImageOurs {
-			errs = append(errs, fmt.Errorf("--consumer-arg=%s: %s does not know it", arg, o.Image))
+			errs = append(errs, fmt.Errorf("--consumer-arg=%s: not supported by --image=%s", arg, o.Image))
 		}
 	}
 	for _, network := range o.DirectNetworks {
@@ -206,7 +209,8 @@ func (o *Options) validate() error {
 			errs = append(errs, fmt.Errorf("--direct-network=%s: start the sandbox with --networking", network))
 		}
 		if consumer, provider := o.network(network); consumer == "" || provider == "" {
-			errs = append(errs, fmt.Errorf("--direct-network=%s: name a consumer and a provider, such as %s:%s", network, Consumer(1), Provider(1)))
+			errs = append(errs,
+				fmt.Errorf("--direct-network=%s: name a consumer and a provider, such as %s:%s", network, Consumer(1), Provider(1)))
 		}
 	}
 	return errors.Join(errs...)

@@ -67,7 +67,8 @@ func authenticate(ctx context.Context, consumer, provider *Cluster) error {
 	var identity *authv1beta1.Identity
 	err = poll(ctx, func(ctx context.Context) error {
 		var err error
-		identity, err = authutils.GenerateIdentityControlPlane(ctx, provider.Client, consumerID, atConsumer.Name, providerID, &atProvider.Name)
+		identity, err = authutils.GenerateIdentityControlPlane(ctx, provider.Client, consumerID, atConsumer.Name, providerID,
+			&atProvider.Name)
 		return err
 	})
 	if err != nil {
@@ -160,7 +161,7 @@ func (c *Cluster) WaitNodeReady(ctx context.Context, name string) error {
 					return fmt.Errorf("node %s is not Ready: %s %s", name, cond.Reason, cond.Message)
 				}
 				if node.Spec.Unschedulable || node.Status.Allocatable.Cpu().IsZero() {
-					return fmt.Errorf("node %s has no room for pods: %s", name, cond.Message)
+					return fmt.Errorf("node %s is unschedulable or has no allocatable CPU: %s", name, cond.Message)
 				}
 				return nil
 			}

@@ -53,7 +53,9 @@ func TestKubeletsAreAskedThemselves(t *testing.T) {
 		"the proxy of a Node":         {"/api/v1/nodes/node/proxy/runningpods/?a=b", "kubelet /runningpods/?a=b"},
 		"a redirection of a kubelet":  {"/api/v1/nodes/node/proxy/runningpods", "kubelet /runningpods/"},
 		"the proxy of the Node's Pod": {"/api/v1/namespaces/ns/pods/https:node:10250/proxy/stats/summary", "kubelet /stats/summary"},
-		"the proxy of another Pod":    {"/api/v1/namespaces/ns/pods/https:web:8080/proxy/", "server /api/v1/namespaces/ns/pods/https:web:8080/proxy/"},
+		"the proxy of another Pod": {
+			"/api/v1/namespaces/ns/pods/https:web:8080/proxy/", "server /api/v1/namespaces/ns/pods/https:web:8080/proxy/",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			response, err := http.Get(url + c.path)

@@ -134,7 +134,8 @@ func (at place) useHosts(ctx context.Context, hosts bool) error {
 			name + "-node":     fmt.Sprintf(`{"spec": {"unschedulable": %t}}`, hosts),
 			cluster.HostNode(): fmt.Sprintf(`{"spec": {"taints": [{"key": "sandbox.liqo-broker-vk/host", "effect": %q}]}}`, taint),
 		} {
-			if _, err := cluster.Kube.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			_, err := cluster.Kube.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+			if err != nil {
 				return fmt.Errorf("node %s: %w", node, err)
 			}
 		}

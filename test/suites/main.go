@@ -27,7 +27,7 @@ func main() {
 	r := new(runner)
 	flag.Var(&r.sides, "sides", "the sides, separated by commas; default all: "+strings.Join(sideNames, ","))
 	flag.Var(&r.packages, "packages", "the packages, separated by commas; default all: "+strings.Join(packages(), ","))
-	together := flag.Int("together", 1, "how many federations, of four clusters each, are up at a time")
+	together := flag.Int("together", 1, "number of federations, of four clusters each, to run at the same time")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := r.run(ctx, *together)
@@ -107,7 +107,7 @@ func (r *runner) run(ctx context.Context, together int) (err error) {
 		say("%s", fault)
 	}
 	if len(found) > 0 {
-		err = errors.Join(err, fmt.Errorf("%d results are not as noted", len(found)))
+		err = errors.Join(err, fmt.Errorf("%d results differ from the notes", len(found)))
 	}
 	return errors.Join(ended, err)
 }

@@ -118,16 +118,18 @@ func faults(rows []row, notes []note) (found []string) {
 				}
 			}
 			if result != "" && noted == (result == passed) {
-				found = append(found, fmt.Sprintf("%s, %s: %s: %s, and there is a reason why not: %t", side, r.Package, r.Test, result, noted))
+				found = append(found,
+					fmt.Sprintf("%s, %s: %s: %s (a reason for not passing is noted: %t)", side, r.Package, r.Test, result, noted))
 			}
 		}
 		if r.Results[stock] == passed && r.Results[dropIn] != passed {
-			found = append(found, fmt.Sprintf("%s: %s: passes with Liqo's virtual kubelet and not with ours in its place", r.Package, r.Test))
+			found = append(found,
+				fmt.Sprintf("%s: %s: passes with Liqo's virtual kubelet and not with ours in its place", r.Package, r.Test))
 		}
 	}
 	for i, n := range notes {
 		if !used[i] {
-			found = append(found, fmt.Sprintf("%s: there is no result for the reason %q", n.pkg, n.why))
+			found = append(found, fmt.Sprintf("%s: no result for the noted reason %q", n.pkg, n.why))
 		}
 	}
 	return found

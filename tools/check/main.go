@@ -39,7 +39,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("check", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	directory := flags.String("directory", ".", "the root of the repository")
-	since := flags.String("since", "main", "the branch that changes are compared with; where there is none, with the last commit")
+	since := flags.String("since", "main", "the branch to compare changes with; the last commit if it does not exist")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func TestTheSlowestAreReported(t *testing.T) {
 	}, lines[:5])
 	require.Equal(t, 17, strings.Count(out.String(), "TestFast"))
 	require.Contains(t, out.String(), "WARNING: slower than test/durations.json")
-	require.True(t, strings.HasSuffix(out.String(), "\nThe steps:\n   1m10s  unit\n   15m1s  e2e\n  16m11s  in total\n"), out.String())
+	require.True(t, strings.HasSuffix(out.String(), "\nThe steps:\n   1m10s  unit\n   15m1s  e2e\n  16m11s  total\n"), out.String())
 }
 
 // makefile is a Makefile whose targets write the same files as gotestsum.
@@ -104,7 +104,8 @@ func TestStepsRunInOrderUntilOneFails(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "Makefile"), []byte(makefile), 0o600))
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "test"), 0o750))
-	require.ErrorContains(t, run(t.Context(), []string{"record", "-directory=" + dir}, &bytes.Buffer{}, &bytes.Buffer{}), "run make test first")
+	require.ErrorContains(t, run(t.Context(), []string{"record", "-directory=" + dir}, &bytes.Buffer{}, &bytes.Buffer{}),
+		"run make test first")
 
 	var out bytes.Buffer
 	require.NoError(t, run(t.Context(), []string{"run", "-directory=" + dir, "good"}, &out, &out))

@@ -42,7 +42,7 @@ func main() {
 // run is the whole program.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("use run or record")
+		return errors.New("no command: use run or record")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -125,6 +125,6 @@ func writeRecord(directory string, out io.Writer) error {
 	if err := writeJSON(filepath.Join(directory, recordFile), recordOf(now)); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(out, "kept in", recordFile)
+	_, err = fmt.Fprintln(out, "recorded in", recordFile)
 	return err
 }

@@ -78,7 +78,7 @@ func report(out io.Writer, run measured, before record) error {
 		return err
 	}
 	if lines := slower(run, before); len(lines) > 0 {
-		fmt.Fprintf(out, "\nWARNING: slower than %s (make durations keeps new ones, if that is meant to be):\n", recordFile)
+		fmt.Fprintf(out, "\nWARNING: slower than in %s (if this is intended, record the new durations with make durations):\n", recordFile)
 		for _, line := range lines {
 			fmt.Fprintln(out, "  "+line)
 		}
@@ -89,7 +89,7 @@ func report(out io.Writer, run measured, before record) error {
 		fmt.Fprintf(table, "%s\t  %s\n", shown(s.Seconds), s.Name)
 		total += s.Seconds
 	}
-	fmt.Fprintf(table, "%s\t  in total\n", shown(total))
+	fmt.Fprintf(table, "%s\t  total\n", shown(total))
 	return table.Flush()
 }
 

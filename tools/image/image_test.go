@@ -163,7 +163,7 @@ func TestRefusals(t *testing.T) {
 		args    []string
 		message string
 	}{
-		"pushing to nowhere":      {[]string{"-push"}, "pushing needs the name of an image"},
+		"pushing to nowhere":      {[]string{"-push"}, "pushing needs an image name"},
 		"pushing without a host":  {[]string{"-push", "-image=vk:v1"}, `in a registry (IMAGE=, -image), not "vk:v1"`},
 		"a name that is none":     {[]string{"-image=A/B:c"}, "the name of the image"},
 		"a digest for a name":     {[]string{"-image=a@sha256:" + strings.Repeat("0", 64)}, "the name of the image"},
@@ -171,7 +171,7 @@ func TestRefusals(t *testing.T) {
 		"half a platform":         {[]string{"-platforms=linux"}, `-platforms: "linux" is not`},
 		"a variant of a platform": {[]string{"-platforms=linux/arm/v7"}, `-platforms: "linux/arm/v7" is not`},
 		"an argument":             {[]string{"now"}, `unknown argument "now"`},
-		"a version with a space":  {[]string{"-version=v1 -X main.commit=x"}, "has spaces or quotes in it"},
+		"a version with a space":  {[]string{"-version=v1 -X main.commit=x"}, "must not contain spaces or quotes"},
 		"no clone":                {[]string{"-source=" + t.TempDir()}, "git rev-parse"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -94,7 +94,8 @@ func parse(args []string) (options, error) {
 		"The archive to write; by default dist/liqo-broker-vk-VERSION.oci.tar in the source")
 	flags.StringVar(&o.version, "version", "",
 		"The version; by default the tag of the commit, or one made of its time and hash")
-	flags.StringVar(&platforms, "platforms", "linux/amd64,linux/arm64", "What to build for")
+	flags.StringVar(&platforms, "platforms", "linux/amd64,linux/arm64",
+		"The platforms to build for, as OS/ARCHITECTURE, separated by commas")
 	flags.StringVar(&o.image, "image", "",
 		"NAME[:TAG] of the image; by default liqo-broker-vk, and the version as the tag")
 	flags.BoolVar(&o.push, "push", false,
@@ -107,7 +108,7 @@ func parse(args []string) (options, error) {
 	}
 	// Without a slash, it would be the name of one of Docker's own images.
 	if o.push && !strings.Contains(o.image, "/") {
-		return o, fmt.Errorf("pushing needs the name of an image in a registry (IMAGE=, -image), not %q", o.image)
+		return o, fmt.Errorf("pushing needs an image name with a registry (IMAGE=, -image), not %q", o.image)
 	}
 	for name := range strings.SplitSeq(platforms, ",") {
 		system, architecture, _ := strings.Cut(name, "/")

@@ -21,7 +21,7 @@ type release struct {
 // the tag of the commit, or builds one from its time and hash as the Go command does: a shallow clone has both.
 func readRelease(ctx context.Context, dir, version string) (release, error) {
 	if strings.ContainsAny(version, " \t\n'\"") {
-		return release{}, fmt.Errorf("the version (VERSION=, -version): %q has spaces or quotes in it", version)
+		return release{}, fmt.Errorf("the version (VERSION=, -version) must not contain spaces or quotes: %q", version)
 	}
 	commit, err := git(ctx, dir, "rev-parse", "HEAD")
 	if err != nil {

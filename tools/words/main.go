@@ -103,7 +103,8 @@ func checkAll(out io.Writer, rules []rule, comments, documents []text) error {
 
 // skipped are files whose texts are not ours to word, or are as they were once.
 func skipped(name string) bool {
-	return name == "CHANGELOG.md" || strings.Contains(name, "testdata/") || strings.Contains(name, "/zz_") || strings.HasSuffix(name, ".pb.go")
+	return name == "CHANGELOG.md" || strings.Contains(name, "testdata/") || strings.Contains(name, "/zz_") ||
+		strings.HasSuffix(name, ".pb.go")
 }
 
 // parse reads rules: ceiling in comments, ceiling in documents, regular expression and what to write instead, separated

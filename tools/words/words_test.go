@@ -54,7 +54,8 @@ func TestAWordingAboveItsCeilingIsAnError(t *testing.T) {
 func TestFilesOfARepositoryAreRead(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{
-		"a.go": "package a\n\n// that of " + strings.Repeat("that of ", 5000) + "\n", "CHANGELOG.md": strings.Repeat("that of ", 5000), "zz_b.go": "package a\n",
+		"a.go": "package a\n\n// that of " + strings.Repeat("that of ", 5000) + "\n", "CHANGELOG.md": strings.Repeat("that of ", 5000),
+		"zz_b.go": "package a\n",
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}

@@ -47,7 +47,7 @@ func (t *translator) GetHomePodIP(ctx context.Context, request *ipam.GetHomePodI
 	}
 	known := t.ranges()
 	if known == nil {
-		return nil, fmt.Errorf("%w: there is no TunnelEndpoint of the remote cluster with its ranges", errPending)
+		return nil, fmt.Errorf("%w: no TunnelEndpoint has the CIDRs of the remote cluster", errPending)
 	}
 	if known.own(address) && t.IpamClient != nil {
 		return t.IpamClient.GetHomePodIP(ctx, request, opts...)

@@ -67,7 +67,7 @@ func TestAddressesOfRemotePods(t *testing.T) {
 		require.Equal(t, want, got.GetHomeIP(), shown)
 	}
 	_, err = tr.GetHomePodIP(t.Context(), &liqoipam.GetHomePodIPRequest{Ip: "10.99.0.3"})
-	require.ErrorContains(t, err, "none of the ranges of the remote cluster")
+	require.ErrorContains(t, err, "outside the ranges of the remote cluster")
 	_, err = tr.GetHomePodIP(t.Context(), &liqoipam.GetHomePodIPRequest{Ip: "10.99.0.4"})
 	require.ErrorIs(t, err, errPending)
 	require.ErrorContains(t, err, "unreachable")

@@ -15,10 +15,14 @@ func TestOnlyNamespacesThatAreOffloadedAreSeen(t *testing.T) {
 	accepted := func(remote string) virtualkubeletv1alpha1.RemoteNamespaceStatus {
 		return virtualkubeletv1alpha1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: virtualkubeletv1alpha1.MappingAccepted}
 	}
-	terminating := virtualkubeletv1alpha1.RemoteNamespaceStatus{RemoteNamespace: "old-home", Phase: virtualkubeletv1alpha1.MappingTerminating}
+	terminating := virtualkubeletv1alpha1.RemoteNamespaceStatus{
+		RemoteNamespace: "old-home", Phase: virtualkubeletv1alpha1.MappingTerminating,
+	}
 	ours := &virtualkubeletv1alpha1.NamespaceMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-p1", Name: "p1"},
-		Spec:       virtualkubeletv1alpha1.NamespaceMapSpec{DesiredMapping: map[string]string{"shop": "shop-home", "tenant-p1": "x", "liqo-tenant-p2": "x"}},
+		Spec: virtualkubeletv1alpha1.NamespaceMapSpec{DesiredMapping: map[string]string{
+			"shop": "shop-home", "tenant-p1": "x", "liqo-tenant-p2": "x",
+		}},
 		Status: virtualkubeletv1alpha1.NamespaceMapStatus{CurrentMapping: map[string]virtualkubeletv1alpha1.RemoteNamespaceStatus{
 			"shop": accepted("shop-home"), "kube-system": accepted("x"), "old": terminating,
 			"tenant-p1": accepted("x"), "liqo-tenant-p2": accepted("x"),

@@ -63,7 +63,7 @@ func (r ranges) reached(answer netip.Addr) (netip.Addr, error) {
 	case r.pods.Contains(answer):
 		return rebased(r.podsHere, answer)
 	}
-	return netip.Addr{}, fmt.Errorf("the remote IPAM answers %s, which is in none of the ranges of the remote cluster", answer)
+	return netip.Addr{}, fmt.Errorf("the remote IPAM answers %s, which is outside the ranges of the remote cluster", answer)
 }
 
 func rebased(to netip.Prefix, address netip.Addr) (netip.Addr, error) {
@@ -104,7 +104,7 @@ func (n *network) Run(ctx context.Context) error {
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { read() }, UpdateFunc: func(_, _ any) { read() }, DeleteFunc: func(any) { read() },
 	}); err != nil {
-		return fmt.Errorf("following the TunnelEndpoint: %w", err)
+		return fmt.Errorf("watching the TunnelEndpoint: %w", err)
 	}
 	factory.Start(ctx.Done())
 	<-ctx.Done()
@@ -117,12 +117,12 @@ func (n *network) read(store cache.Store) {
 	for _, object := range store.List() {
 		var tunnel netv1alpha1.TunnelEndpoint
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.(*unstructured.Unstructured).Object, &tunnel); err != nil {
-			n.log.Error(err, "Cannot read a TunnelEndpoint")
+			n.log.Error(err, "Cannot read a TunnelEndpoint", "name", object.(*unstructured.Unstructured).GetName())
 			continue
 		}
 		of, err := rangesOf(&tunnel.Spec)
 		if err != nil {
-			n.log.Info("A TunnelEndpoint has no network yet", "tunnelEndpoint", tunnel.Name, "because", err.Error())
+			n.log.Info("Ignoring a TunnelEndpoint without valid CIDRs", "tunnelEndpoint", tunnel.Name, "reason", err.Error())
 			continue
 		}
 		found = &of

@@ -102,7 +102,7 @@ func apiServerSupport(enabled bool, local kubernetes.Interface) (forge.APIServer
 	}
 	core, err := local.Discovery().ServerResourcesForGroupVersion(corev1.SchemeGroupVersion.String())
 	if err != nil {
-		return "", fmt.Errorf("looking for the service account token API: %w", err)
+		return "", fmt.Errorf("discovering the TokenRequest API: %w", err)
 	}
 	for i := range core.APIResources {
 		if core.APIResources[i].Name == "serviceaccounts/token" {

@@ -164,7 +164,7 @@ func lead(ctx context.Context, cfg *Config, r *reflection, events record.EventBr
 			cfg.Log.Error(err, "Cannot enqueue all objects")
 			return
 		}
-		cfg.Log.Info("Leading the reflection of all but pods")
+		cfg.Log.Info("Elected to reflect all resources except pods")
 	})
 }
 

@@ -175,7 +175,8 @@ func (s *Slice) names() int {
 
 // tooMany returns the reason for denying a slice that names too many resources.
 func (s *Slice) tooMany() string {
-	return fmt.Sprintf("%d resources, of at most %d: name fewer, or make several ResourceSlices", s.names(), maxResources)
+	return fmt.Sprintf("%d resources including the defaults, at most %d allowed: request fewer, or use several ResourceSlices",
+		s.names(), maxResources)
 }
 
 // retain keeps the present grant of a slice, up to the available and the requested amounts.

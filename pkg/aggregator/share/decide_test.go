@@ -48,28 +48,71 @@ func TestDecide(t *testing.T) {
 		want    []int64
 		because string
 	}{
-		"a request that fits is granted":               {sum: 48, slices: []Slice{slice(1, cores(40), nil)}, want: []int64{40}},
-		"what is not there is denied":                  {sum: 48, slices: []Slice{slice(1, cores(36), cores(36)), slice(2, cores(40), nil)}, want: []int64{36, -1}, because: "cpu: 40 requested, 12 left of 48"},
-		"a younger one that fits is not held up":       {sum: 48, slices: []Slice{slice(1, cores(50), nil), slice(2, cores(8), nil)}, want: []int64{-1, 8}},
-		"of two that do not both fit, the older":       {sum: 48, slices: []Slice{slice(2, cores(30), nil), slice(1, cores(30), nil)}, want: []int64{-1, 30}},
-		"a grant comes before an older request":        {sum: 48, slices: []Slice{slice(1, cores(30), nil), slice(2, cores(30), cores(30))}, want: []int64{-1, 30}},
-		"a smaller sum takes from the youngest":        {sum: 20, slices: []Slice{slice(1, cores(15), cores(15)), slice(2, cores(15), cores(15))}, want: []int64{15, 5}, because: "cpu: 15 requested, 5 granted of 20"},
-		"but a grant is never denied again":            {sum: 10, slices: []Slice{slice(1, cores(15), cores(15)), slice(2, cores(15), cores(15))}, want: []int64{10, 0}, because: "cpu: 15 requested, 0 granted of 10"},
-		"a larger sum is offered to who got less":      {sum: 30, slices: []Slice{slice(1, cores(15), cores(15)), slice(2, cores(15), cores(5))}, want: []int64{15, 15}},
-		"in part, if need be":                          {sum: 25, slices: []Slice{slice(1, cores(15), cores(15)), slice(2, cores(15), cores(5))}, want: []int64{15, 10}, because: "cpu: 15 requested, 10 granted of 25"},
-		"not for hardly more":                          {sum: 61, slices: []Slice{slice(1, cores(100), cores(60))}, want: []int64{60}, because: "cpu: 100 requested, 60 granted of 61"},
-		"unless it reaches the request":                {sum: 61, slices: []Slice{slice(1, cores(61), cores(60))}, want: []int64{61}},
-		"nor so soon":                                  {sum: 48, slices: []Slice{coolingDown}, want: []int64{4}},
-		"nor to one that is frozen":                    {sum: 48, slices: []Slice{frozen}, want: []int64{4}},
-		"a smaller request releases the rest":          {sum: 48, slices: []Slice{slice(1, cores(8), cores(40)), slice(2, cores(40), nil)}, want: []int64{8, 40}},
-		"a larger request gets what is left":           {sum: 48, slices: []Slice{slice(1, cores(99), cores(8)), slice(2, cores(8), cores(8))}, want: []int64{40, 8}},
-		"who names nothing gets all that is left":      {sum: 48, slices: []Slice{slice(1, cores(8), cores(8)), slice(2, nil, nil)}, want: []int64{8, 40}},
-		"and grows with it":                            {sum: 60, slices: []Slice{slice(1, cores(8), cores(8)), slice(2, nil, cores(40))}, want: []int64{8, 52}},
-		"when nothing is left it is denied":            {sum: 8, slices: []Slice{slice(1, cores(8), cores(8)), slice(2, nil, nil)}, want: []int64{8, -1}, because: "cpu: nothing left of 8"},
-		"without providers everybody is":               {sum: 0, slices: []Slice{slice(1, nil, nil)}, want: []int64{-1}, because: "cpu: the providers grant none"},
-		"a resource that no provider has":              {sum: 48, slices: []Slice{slice(1, resources.Amounts{gpu: 1}, nil)}, want: []int64{-1}, because: "nvidia.com/gpu: 1 requested, 0 left of 0"},
-		"a negative amount is no gift to the others":   {sum: 8, slices: []Slice{slice(1, cores(-8), nil), slice(2, cores(9), nil)}, want: []int64{0, -1}, because: "cpu: 9 requested, 8 left of 8"},
-		"one that is frozen without a grant gets none": {sum: 8, slices: []Slice{{Name: types.NamespacedName{Name: "x"}, Frozen: true}}, want: []int64{-1}, because: "no new slices"},
+		"a request that fits is granted": {sum: 48, slices: []Slice{slice(1, cores(40), nil)}, want: []int64{40}},
+		"what is not there is denied": {
+			sum: 48, slices: []Slice{slice(1, cores(36), cores(36)), slice(2, cores(40), nil)},
+			want: []int64{36, -1}, because: "cpu: 40 requested, 12 left of 48",
+		},
+		"a younger one that fits is not held up": {
+			sum: 48, slices: []Slice{slice(1, cores(50), nil), slice(2, cores(8), nil)}, want: []int64{-1, 8},
+		},
+		"of two that do not both fit, the older": {
+			sum: 48, slices: []Slice{slice(2, cores(30), nil), slice(1, cores(30), nil)}, want: []int64{-1, 30},
+		},
+		"a grant comes before an older request": {
+			sum: 48, slices: []Slice{slice(1, cores(30), nil), slice(2, cores(30), cores(30))}, want: []int64{-1, 30},
+		},
+		"a smaller sum takes from the youngest": {
+			sum: 20, slices: []Slice{slice(1, cores(15), cores(15)), slice(2, cores(15), cores(15))},
+			want: []int64{15, 5}, because: "cpu: 15 requested, 5 granted of 20",
+		},
+		"but a grant is never denied again": {
+			sum: 10, slices: []Slice{slice(1, cores(15), cores(15)), slice(2, cores(15), cores(15))},
+			want: []int64{10, 0}, because: "cpu: 15 requested, 0 granted of 10",
+		},
+		"a larger sum is offered to who got less": {
+			sum: 30, slices: []Slice{slice(1, cores(15), cores(15)), slice(2, cores(15), cores(5))}, want: []int64{15, 15},
+		},
+		"in part, if need be": {
+			sum: 25, slices: []Slice{slice(1, cores(15), cores(15)), slice(2, cores(15), cores(5))},
+			want: []int64{15, 10}, because: "cpu: 15 requested, 10 granted of 25",
+		},
+		"not for hardly more": {
+			sum: 61, slices: []Slice{slice(1, cores(100), cores(60))}, want: []int64{60}, because: "cpu: 100 requested, 60 granted of 61",
+		},
+		"unless it reaches the request": {sum: 61, slices: []Slice{slice(1, cores(61), cores(60))}, want: []int64{61}},
+		"nor so soon":                   {sum: 48, slices: []Slice{coolingDown}, want: []int64{4}},
+		"nor to one that is frozen":     {sum: 48, slices: []Slice{frozen}, want: []int64{4}},
+		"a smaller request releases the rest": {
+			sum: 48, slices: []Slice{slice(1, cores(8), cores(40)), slice(2, cores(40), nil)}, want: []int64{8, 40},
+		},
+		"a larger request gets what is left": {
+			sum: 48, slices: []Slice{slice(1, cores(99), cores(8)), slice(2, cores(8), cores(8))}, want: []int64{40, 8},
+		},
+		"who names nothing gets all that is left": {
+			sum: 48, slices: []Slice{slice(1, cores(8), cores(8)), slice(2, nil, nil)}, want: []int64{8, 40},
+		},
+		"and grows with it": {
+			sum: 60, slices: []Slice{slice(1, cores(8), cores(8)), slice(2, nil, cores(40))}, want: []int64{8, 52},
+		},
+		"when nothing is left it is denied": {
+			sum: 8, slices: []Slice{slice(1, cores(8), cores(8)), slice(2, nil, nil)},
+			want: []int64{8, -1}, because: "cpu: nothing left of 8",
+		},
+		"without providers everybody is": {
+			sum: 0, slices: []Slice{slice(1, nil, nil)}, want: []int64{-1}, because: "cpu: the providers grant none",
+		},
+		"a resource that no provider has": {
+			sum: 48, slices: []Slice{slice(1, resources.Amounts{gpu: 1}, nil)},
+			want: []int64{-1}, because: "nvidia.com/gpu: 1 requested, 0 left of 0",
+		},
+		"a negative amount is no gift to the others": {
+			sum: 8, slices: []Slice{slice(1, cores(-8), nil), slice(2, cores(9), nil)},
+			want: []int64{0, -1}, because: "cpu: 9 requested, 8 left of 8",
+		},
+		"one that is frozen without a grant gets none": {
+			sum: 8, slices: []Slice{{Name: types.NamespacedName{Name: "x"}, Frozen: true}}, want: []int64{-1}, because: "no new slices",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			offers := Decide(sumOf(tc.sum), Rules{Overcommit: 1, Hysteresis: 0.05}, tc.slices)
@@ -121,11 +164,15 @@ func TestMessagesForManyResourcesAreShort(t *testing.T) {
 		want    int64
 		because string
 	}{
-		"as many as there may be":           {many(maxResources-1, 300), nil, -1, "; and 186 more"},
-		"one more, with ephemeral storage":  {many(maxResources, 300), nil, -1, "201 resources, of at most 200"},
-		"very many":                         {many(50_000, 10), nil, -1, "50001 resources, of at most 200"},
-		"very many, after a grant":          {many(50_000, 10), cores(3), 1, "50001 resources, of at most 200"},
-		"a grant of very many":              {many(50_000, 10), many(50_000, 10), 1, "50001 resources, of at most 200"},
+		"as many as there may be": {many(maxResources-1, 300), nil, -1, "; and 186 more"},
+		"one more, with ephemeral storage": {
+			many(maxResources, 300), nil, -1, "201 resources including the defaults, at most 200 allowed",
+		},
+		"very many":                {many(50_000, 10), nil, -1, "50001 resources including the defaults, at most 200 allowed"},
+		"very many, after a grant": {many(50_000, 10), cores(3), 1, "50001 resources including the defaults, at most 200 allowed"},
+		"a grant of very many": {
+			many(50_000, 10), many(50_000, 10), 1, "50001 resources including the defaults, at most 200 allowed",
+		},
 		"as many as there may be, after it": {many(maxResources-1, 300), cores(1), 1, "; and 186 more"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -148,7 +195,9 @@ func TestAmountsAreListedForPeople(t *testing.T) {
 		Text(resources.Amounts{gpu: 3, corev1.ResourceMemory: 2 << 30, corev1.ResourceCPU: 1500}))
 }
 
-var resourceNames = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage, gpu}
+var resourceNames = []corev1.ResourceName{
+	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage, gpu,
+}
 
 func amounts(t *rapid.T, label string, atMost int64) resources.Amounts {
 	a := resources.Amounts{}
@@ -271,18 +320,40 @@ func TestLimitsOfAConsumer(t *testing.T) {
 		want    []int64
 		because string
 	}{
-		"a request below the limit is granted":   {10, []Slice{slice(1, cores(10), nil)}, []int64{10}, ""},
-		"one above it is denied":                 {10, []Slice{slice(1, cores(11), nil)}, []int64{-1}, "cpu: 11 requested, 10 left of the limit 10 of ConsumerCluster c1"},
-		"all slices together count":              {10, []Slice{slice(1, cores(8), nil), slice(2, cores(4), nil)}, []int64{8, -1}, "cpu: 4 requested, 2 left of the limit 10"},
-		"those of others do not":                 {10, []Slice{slice(1, cores(8), nil), of("c2", slice(2, cores(40), nil))}, []int64{8, 40}, ""},
-		"who names nothing gets what is left":    {10, []Slice{slice(1, cores(8), nil), slice(2, nil, nil)}, []int64{8, 2}, ""},
-		"and nothing when that is nothing":       {10, []Slice{slice(1, cores(10), nil), slice(2, nil, nil)}, []int64{10, -1}, "cpu: nothing left of the limit 10 of ConsumerCluster c1"},
-		"a larger request gets it in part":       {10, []Slice{slice(1, cores(4), cores(4)), slice(2, cores(9), cores(4))}, []int64{4, 6}, "cpu: 9 requested, 6 granted of the limit 10 of ConsumerCluster c1"},
-		"a lower limit takes from the youngest":  {10, []Slice{slice(1, cores(8), cores(8)), slice(2, cores(8), cores(8))}, []int64{8, 2}, "cpu: 8 requested, 2 granted of the limit 10"},
-		"and others get what that releases":      {10, []Slice{slice(1, cores(60), cores(60)), of("c2", slice(2, cores(50), nil))}, []int64{10, 50}, ""},
-		"a limit above the sum changes nothing":  {99, []Slice{slice(1, cores(70), nil)}, []int64{-1}, "cpu: 70 requested, 60 left of 60"},
-		"none at all":                            {0, []Slice{slice(1, cores(1), nil)}, []int64{-1}, "0 left of the limit 0 of ConsumerCluster c1"},
-		"a resource without a limit is shared":   {10, []Slice{slice(1, resources.Amounts{corev1.ResourceCPU: core, corev1.ResourceMemory: 101}, nil)}, []int64{-1}, "memory: 101 requested, 100 left of 100"},
+		"a request below the limit is granted": {10, []Slice{slice(1, cores(10), nil)}, []int64{10}, ""},
+		"one above it is denied": {
+			10, []Slice{slice(1, cores(11), nil)}, []int64{-1}, "cpu: 11 requested, 10 left of the limit 10 of ConsumerCluster c1",
+		},
+		"all slices together count": {
+			10, []Slice{slice(1, cores(8), nil), slice(2, cores(4), nil)}, []int64{8, -1}, "cpu: 4 requested, 2 left of the limit 10",
+		},
+		"those of others do not": {
+			10, []Slice{slice(1, cores(8), nil), of("c2", slice(2, cores(40), nil))}, []int64{8, 40}, "",
+		},
+		"who names nothing gets what is left": {10, []Slice{slice(1, cores(8), nil), slice(2, nil, nil)}, []int64{8, 2}, ""},
+		"and nothing when that is nothing": {
+			10, []Slice{slice(1, cores(10), nil), slice(2, nil, nil)},
+			[]int64{10, -1}, "cpu: nothing left of the limit 10 of ConsumerCluster c1",
+		},
+		"a larger request gets it in part": {
+			10, []Slice{slice(1, cores(4), cores(4)), slice(2, cores(9), cores(4))},
+			[]int64{4, 6}, "cpu: 9 requested, 6 granted of the limit 10 of ConsumerCluster c1",
+		},
+		"a lower limit takes from the youngest": {
+			10, []Slice{slice(1, cores(8), cores(8)), slice(2, cores(8), cores(8))},
+			[]int64{8, 2}, "cpu: 8 requested, 2 granted of the limit 10",
+		},
+		"and others get what that releases": {
+			10, []Slice{slice(1, cores(60), cores(60)), of("c2", slice(2, cores(50), nil))}, []int64{10, 50}, "",
+		},
+		"a limit above the sum changes nothing": {99, []Slice{slice(1, cores(70), nil)}, []int64{-1}, "cpu: 70 requested, 60 left of 60"},
+		"none at all": {
+			0, []Slice{slice(1, cores(1), nil)}, []int64{-1}, "0 left of the limit 0 of ConsumerCluster c1",
+		},
+		"a resource without a limit is shared": {
+			10, []Slice{slice(1, resources.Amounts{corev1.ResourceCPU: core, corev1.ResourceMemory: 101}, nil)},
+			[]int64{-1}, "memory: 101 requested, 100 left of 100",
+		},
 		"a slice that gets smaller makes room":   {10, []Slice{slice(1, cores(2), cores(10)), slice(2, cores(8), nil)}, []int64{2, 8}, ""},
 		"a consumer of which nothing is decided": {10, []Slice{of("c2", slice(1, cores(60), nil))}, []int64{60}, ""},
 	} {

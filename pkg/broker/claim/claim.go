@@ -31,7 +31,7 @@ const (
 )
 
 // ErrClaimed is the error of an installation in a cluster that another one has claimed.
-var ErrClaimed = errors.New("another broker serves this cluster, and a cluster has one")
+var ErrClaimed = errors.New("another broker serves this cluster, and only one is allowed")
 
 // Claim claims the cluster for one installation.
 type Claim struct {
@@ -54,7 +54,7 @@ func (c *Claim) Acquire(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case kerrors.IsForbidden(err): // The manifests are older.
-			c.Log.Error(err, "Another broker in this cluster would not be noticed")
+			c.Log.Error(err, "Not allowed to claim the cluster, a second broker would not be detected; apply deploy/broker.yaml")
 			return nil
 		case kerrors.IsConflict(err), kerrors.IsAlreadyExists(err):
 			continue
@@ -137,6 +137,7 @@ func (c *Claim) renewed(lease *coordinationv1.Lease) *coordinationv1.Lease {
 }
 
 func (c *Claim) claimedBy(lease *coordinationv1.Lease) error {
-	return fmt.Errorf("%w: NAMESPACE/NODE of that one is %s, of this one %s (--namespace, --broker-node). Remove one of the two. "+
-		"This one starts within two minutes after the other has ended", ErrClaimed, ptr.Deref(lease.Spec.HolderIdentity, ""), c.identity())
+	return fmt.Errorf("%w: NAMESPACE/NODE of the other is %s, of this one %s (--namespace, --broker-node); remove one of the two; "+
+		"this one starts within two minutes after the other has stopped",
+		ErrClaimed, ptr.Deref(lease.Spec.HolderIdentity, ""), c.identity())
 }

@@ -86,7 +86,8 @@ func (c *Controller) read(ctx context.Context, consumer string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var namespaces corev1.NamespaceList
-	if err := c.cached.List(ctx, &namespaces, client.MatchingLabels{consts.RemoteClusterID: consumer}, client.UnsafeDisableDeepCopy); err != nil {
+	ofConsumer := client.MatchingLabels{consts.RemoteClusterID: consumer}
+	if err := c.cached.List(ctx, &namespaces, ofConsumer, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("namespaces of consumer %s: %w", consumer, err)
 	}
 	if len(namespaces.Items) == 0 {
@@ -103,7 +104,8 @@ func (c *Controller) read(ctx context.Context, consumer string) error {
 			return fmt.Errorf("ResourceSlices of consumer %s: %w", consumer, err)
 		}
 		for k := range slices.Items {
-			if slice := &slices.Items[k]; consumerOf(slice) == consumer && placement.IsAccepted(slice, authv1beta1.ResourceSliceConditionTypeResources) {
+			slice := &slices.Items[k]
+			if consumerOf(slice) == consumer && placement.IsAccepted(slice, authv1beta1.ResourceSliceConditionTypeResources) {
 				addTo(&grant, slice)
 			}
 		}

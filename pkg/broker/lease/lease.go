@@ -29,7 +29,7 @@ import (
 )
 
 // ErrLapsed means that the lease was held and not renewed within its duration.
-var ErrLapsed = errors.New("the lease of the leader has lapsed: this process or its API server stood still for longer than it lasts")
+var ErrLapsed = errors.New("the leader election lease has lapsed: this process or its API server hung for longer than the lease duration")
 
 // checkInterval is how often Run checks the lease.
 const checkInterval = time.Second

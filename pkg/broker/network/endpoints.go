@@ -239,7 +239,8 @@ func endpointIP(namespace, address string) *ipamv1alpha1.IP {
 // ModuleInstalled reports whether Liqo's networking module is installed, which maps the addresses of pods by IP
 // objects.
 func ModuleInstalled(mapper meta.RESTMapper) (bool, error) {
-	_, err := mapper.RESTMapping(schema.GroupKind{Group: ipamv1alpha1.SchemeGroupVersion.Group, Kind: "IP"}, ipamv1alpha1.SchemeGroupVersion.Version)
+	version := ipamv1alpha1.SchemeGroupVersion
+	_, err := mapper.RESTMapping(schema.GroupKind{Group: version.Group, Kind: "IP"}, version.Version)
 	if meta.IsNoMatchError(err) {
 		return false, nil
 	}

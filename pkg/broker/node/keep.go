@@ -57,7 +57,7 @@ func (n *Node) keep(ctx context.Context) error {
 		}
 		pause := keepInterval
 		if err := n.reconcile(ctx, own.GetStore()); err != nil && ctx.Err() == nil {
-			n.Log.Error(err, "Cannot keep the node as it was", "node", n.Name)
+			n.Log.Error(err, "Failed to reconcile the node, retrying", "node", n.Name)
 			changed.Send()
 			pause = retryInterval
 		}
@@ -80,7 +80,7 @@ func (n *Node) reconcile(ctx context.Context, nodes cache.Store) error {
 	}
 	current, ok := object.(*corev1.Node)
 	if !ok {
-		return fmt.Errorf("%T is no Node", object)
+		return fmt.Errorf("%T is not a Node", object)
 	}
 	if current.DeletionTimestamp != nil {
 		return nil // It has finalizers. The next event is its end.
@@ -135,7 +135,7 @@ func (n *Node) restore(ctx context.Context) error {
 	n.mu.Lock()
 	n.uid = created.UID
 	n.mu.Unlock()
-	n.Log.Info("The node was deleted and is restored", "node", n.Name)
+	n.Log.Info("Recreated the node after it was deleted", "node", n.Name)
 	return nil
 }
 

@@ -91,7 +91,7 @@ func (n *Node) load(ctx context.Context) (*memory, error) {
 	}
 	m := &memory{}
 	if err := json.Unmarshal([]byte(stored.Data[memoryKey]), m); err != nil {
-		n.Log.Error(err, "The memory of the Node cannot be read: a Node that is restored has none of it", "configMap", memoryName)
+		n.Log.Error(err, "Cannot decode the stored cordon, labels and taints of the node, ignoring them", "configMap", memoryName)
 		return nil, nil //nolint:nilnil // As above.
 	}
 	return m, nil

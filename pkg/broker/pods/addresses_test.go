@@ -21,8 +21,11 @@ func TestAStaleAddressIsMappedAgain(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}, Status: corev1.PodStatus{PodIP: "10.0.0.2"},
 	}
 	ip := &ipamv1alpha1.IP{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "2", OwnerReferences: []metav1.OwnerReference{{Kind: "Pod", Name: "p"}}},
-		Spec:       ipamv1alpha1.IPSpec{IP: networkingv1beta1.IP("10.0.0.2")},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "p", UID: "2",
+			OwnerReferences: []metav1.OwnerReference{{Kind: "Pod", Name: "p"}},
+		},
+		Spec: ipamv1alpha1.IPSpec{IP: networkingv1beta1.IP("10.0.0.2")},
 	}
 	c := newController(t, false, interceptor.Funcs{}, nil, pod, ip)
 	ctx, name := t.Context(), client.ObjectKey{Namespace: "ns", Name: "p"}

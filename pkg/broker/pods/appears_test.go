@@ -167,7 +167,8 @@ func TestAPodThatHasStoppedIsNotWaitedFor(t *testing.T) {
 			c.has("r1")
 			kept, err := there.CoreV1().Pods("ns-r").Get(t.Context(), "pod", metav1.GetOptions{})
 			require.NoError(t, err)
-			kept.Status.Phase, kept.DeletionTimestamp, kept.Finalizers = corev1.PodFailed, &metav1.Time{Time: noon}, []string{"backup.example.com/x"}
+			kept.Status.Phase, kept.DeletionTimestamp = corev1.PodFailed, &metav1.Time{Time: noon}
+			kept.Finalizers = []string{"backup.example.com/x"}
 			kept.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: terminated}}
 			tc.change(kept)
 			require.NoError(t, there.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), kept, "ns-r"))

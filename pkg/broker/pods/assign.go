@@ -81,12 +81,14 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 	// 4. The choice is written.
 	c.reports.Drop(client.ObjectKeyFromObject(pod))
 	ctx, span := podtrace.Assign(ctx, c.Tracer, &podtrace.Choice{
-		Pod: pod, Namespace: namespace, Policy: criteria.Policy, Decision: d, EvictedAt: c.State.Pod(pod.UID).EvictedAt, Began: began, Decided: decided,
+		Pod: pod, Namespace: namespace, Policy: criteria.Policy, Decision: d,
+		EvictedAt: c.State.Pod(pod.UID).EvictedAt, Began: began, Decided: decided,
 	})
 	err = c.writeAssignment(ctx, pod, d)
 	tracing.End(span, err)
 	if kerrors.IsInvalid(err) { // The annotations of the pod leave no space for the broker's (ValidateAnnotationsSize in apimachinery).
-		return ctrl.Result{RequeueAfter: invalidRecheck}, c.waits(ctx, pod, "InvalidAssignment", "the assignment cannot be written: "+err.Error())
+		message := "the assignment cannot be written: " + err.Error()
+		return ctrl.Result{RequeueAfter: invalidRecheck}, c.waits(ctx, pod, "InvalidAssignment", message)
 	}
 	return ctrl.Result{}, err
 }
@@ -97,7 +99,8 @@ func (c *Controller) writeAssignment(ctx context.Context, pod *corev1.Pod, d *sc
 	annotations[v1alpha1.DecisionAnnotation] = d.Short()
 	annotations[v1alpha1.AssignedAtAnnotation] = c.Clock.Now().UTC().Format(time.RFC3339Nano)
 	annotations[v1alpha1.UnreachableAnnotation] = nil
-	if remote, _ := c.State.RemoteNamespace(scheduler.Place{Provider: d.Provider, VirtualNode: d.VirtualNode}, pod.Namespace); remote != "" {
+	at := scheduler.Place{Provider: d.Provider, VirtualNode: d.VirtualNode}
+	if remote, _ := c.State.RemoteNamespace(at, pod.Namespace); remote != "" {
 		annotations[v1alpha1.RemoteNamespaceAnnotation] = remote
 	}
 	podtrace.SetTraceparent(ctx, pod, annotations)

@@ -71,7 +71,8 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, ass
 	if delay := c.State.MoveDelay(pod.UID); delay > 0 {
 		return ctrl.Result{RequeueAfter: delay}, nil
 	}
-	if reason == eviction.Unreachable && pod.DeletionTimestamp == nil && (!readable || !c.fitsElsewhere(pod, namespace, &criteria, assigned)) {
+	if reason == eviction.Unreachable && pod.DeletionTimestamp == nil && (!readable ||
+		!c.fitsElsewhere(pod, namespace, &criteria, assigned)) {
 		return ctrl.Result{RequeueAfter: c.nowhereRecheck(at.FailoverFrom)}, nil
 	}
 	return ctrl.Result{}, c.evict(ctx, pod, assigned, reason)
@@ -103,7 +104,8 @@ func (c *Controller) fitsElsewhere(pod *corev1.Pod, namespace *corev1.Namespace,
 		if d.Err != nil {
 			text = d.Err.Error()
 		}
-		c.Events.Eventf(pod, corev1.EventTypeWarning, "MoveWaits", "Stays at %s, whose provider is unreachable: %s", from.VirtualNode, text)
+		c.Events.Eventf(pod, corev1.EventTypeWarning, "MoveWaits",
+			"Staying at %s, whose provider is unreachable: %s", from.VirtualNode, text)
 	}
 	return false
 }

@@ -33,9 +33,10 @@ func TestANewLeaderChangesNoMarkBeforeItsProbesConfirmIt(t *testing.T) {
 		"after two failed: the outage is its own": {v1alpha1.ProviderClusterStatus{}, []bool{false, false}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newController(t, false, interceptor.Funcs{}, nil, virtualNodeOf("q", "q1"), assignedPod(corev1.PodRunning, func(pod *corev1.Pod) {
+			assigned := assignedPod(corev1.PodRunning, func(pod *corev1.Pod) {
 				pod.Annotations[v1alpha1.UnreachableAnnotation] = since.UTC().Format(time.RFC3339)
-			}))
+			})
+			c := newController(t, false, interceptor.Funcs{}, nil, virtualNodeOf("q", "q1"), assigned)
 			marked := func() bool {
 				pod, _ := c.reconciled(t, "pod")
 				require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel])

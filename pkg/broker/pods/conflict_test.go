@@ -37,7 +37,10 @@ func (o older) Get(ctx context.Context, key client.ObjectKey, into client.Object
 // the pod again, and does not wait.
 func TestAPodThatHasChangedIsAssignedAtOnce(t *testing.T) {
 	key := client.ObjectKey{Namespace: "ns", Name: "p"}
-	bound := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}, Spec: corev1.PodSpec{Containers: cpus("100m")}}
+	bound := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"},
+		Spec:       corev1.PodSpec{Containers: cpus("100m")},
+	}
 	written := func(c client.Client) *corev1.Pod {
 		var pod corev1.Pod
 		require.NoError(t, c.Get(t.Context(), key, &pod))
@@ -45,7 +48,9 @@ func TestAPodThatHasChangedIsAssignedAtOnce(t *testing.T) {
 	}
 	start := func(t *testing.T, patches *int) (c *Controller, cluster client.Client) {
 		c = newController(t, true, interceptor.Funcs{
-			Patch: func(ctx context.Context, to client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+			Patch: func(
+				ctx context.Context, to client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption,
+			) error {
 				*patches++
 				return to.Patch(ctx, o, patch, options...)
 			},

@@ -142,7 +142,7 @@ func (c *Controller) SetUp(mgr manager.Manager) error {
 		}).
 		Complete(c)
 	if err != nil {
-		return fmt.Errorf("pods: %w", err)
+		return fmt.Errorf("pod controller: %w", err)
 	}
 	return c.reports.SetUp(mgr)
 }
@@ -257,7 +257,8 @@ func (c *Controller) assignAgain(ctx context.Context, pod *corev1.Pod, conflict 
 		return ctrl.Result{}, nil
 	}
 	// Another pod of that name may not be on the broker's node.
-	if live.UID != pod.UID || placement.Terminal(&live) || placement.PlaceOf(&live) != (scheduler.Place{}) || live.DeletionTimestamp != nil {
+	if live.UID != pod.UID || placement.Terminal(&live) || placement.PlaceOf(&live) != (scheduler.Place{}) ||
+		live.DeletionTimestamp != nil {
 		c.unreserve(pod)
 		return ctrl.Result{}, conflict
 	}
@@ -315,7 +316,7 @@ func (c *Controller) observeEnded(pod *corev1.Pod) {
 }
 
 // errNamespaceUnknown means that the cache does not show the namespace of a pod: the two are read by two watches.
-var errNamespaceUnknown = errors.New("the namespace is not known yet")
+var errNamespaceUnknown = errors.New("the pod's namespace is not in the cache yet")
 
 func (c *Controller) namespaceOf(ctx context.Context, pod *corev1.Pod) (*corev1.Namespace, error) {
 	var namespace corev1.Namespace

@@ -72,7 +72,8 @@ func (c *Controller) endDisrupted(ctx context.Context, pod *corev1.Pod, from str
 			if containers[i].State.Terminated == nil {
 				ended = append(ended, map[string]any{"name": containers[i].Name, "ready": false, "started": false, "state": map[string]any{
 					"running": nil, "waiting": nil, "terminated": corev1.ContainerStateTerminated{
-						ExitCode: 137, Reason: "ContainerStatusUnknown", Message: "The container could not be located when the pod was terminated",
+						ExitCode: 137, Reason: "ContainerStatusUnknown",
+						Message: "The container could not be located when the pod was terminated",
 					},
 				}})
 			}
@@ -84,7 +85,7 @@ func (c *Controller) endDisrupted(ctx context.Context, pod *corev1.Pod, from str
 	if err := c.write.PatchStatus(ctx, pod, status); err != nil {
 		return err
 	}
-	c.Log.Info("A pod with restartPolicy Never has ended", "pod", client.ObjectKeyFromObject(pod), "from", from)
+	c.Log.Info("Ended a pod with restartPolicy Never, it is not started elsewhere", "pod", client.ObjectKeyFromObject(pod), "from", from)
 	return c.write.Patch(ctx, pod, map[string]any{"annotations": map[string]any{
 		v1alpha1.MovingFromAnnotation: nil, v1alpha1.MovingFromProviderAnnotation: nil, v1alpha1.DecisionAnnotation: nil,
 		v1alpha1.RemoteNamespaceAnnotation: nil,
@@ -129,9 +130,10 @@ func (c *Controller) scaleUpDelay(ctx context.Context, pod *corev1.Pod) time.Dur
 // and of the ShadowPod at its provider.
 func (c *Controller) eventsOf(ctx context.Context, pod *corev1.Pod, reason string) (last []time.Time, err error) {
 	var events corev1.EventList
-	err = c.Live.List(ctx, &events, client.InNamespace(pod.Namespace), client.MatchingFields{"involvedObject.name": pod.Name}, client.Limit(500))
+	ofPod := client.MatchingFields{"involvedObject.name": pod.Name}
+	err = c.Live.List(ctx, &events, client.InNamespace(pod.Namespace), ofPod, client.Limit(500))
 	if err != nil {
-		c.Log.V(1).Info("Cannot read the events of a pod", "pod", client.ObjectKeyFromObject(pod), "error", err.Error())
+		c.Log.V(1).Info("Failed to list the events of a pod", "pod", client.ObjectKeyFromObject(pod), "error", err.Error())
 	}
 	for i := range events.Items {
 		if event := &events.Items[i]; event.Reason == reason && event.InvolvedObject.UID == pod.UID {

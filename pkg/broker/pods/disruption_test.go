@@ -92,7 +92,7 @@ func TestAPodOfAnUnreachableProviderStaysUntilAnotherOneFits(t *testing.T) {
 		require.Equal(t, longestNowhere, result.RequeueAfter)
 		require.NotEmpty(t, pod.Annotations[v1alpha1.UnreachableAnnotation], "it gets no traffic")
 	}
-	require.Equal(t, "Warning MoveWaits Stays at q1, whose provider is unreachable: no provider cluster fits: not ready",
+	require.Equal(t, "Warning MoveWaits Staying at q1, whose provider is unreachable: no provider cluster fits: not ready",
 		<-events.Events)
 	require.Empty(t, events.Events, "once")
 
@@ -198,7 +198,10 @@ func TestAPodThatRunsOnceAndThatItsProviderMakesAgainIsNotStartedElsewhere(t *te
 func TestAPodThatRunsOnceIsNotStartedElsewhereWhenItsEndCouldNotBeWritten(t *testing.T) {
 	conflicts := 0
 	c := newController(t, true, interceptor.Funcs{
-		SubResourcePatch: func(ctx context.Context, to client.Client, sub string, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(
+			ctx context.Context, to client.Client, sub string, o client.Object, patch client.Patch,
+			options ...client.SubResourcePatchOption,
+		) error {
 			if data, err := patch.Data(o); err == nil && strings.Contains(string(data), string(corev1.PodFailed)) && conflicts < 2 {
 				conflicts++
 				return kerrors.NewConflict(schema.GroupResource{Resource: "pods"}, o.GetName(), nil)
@@ -207,7 +210,9 @@ func TestAPodThatRunsOnceIsNotStartedElsewhereWhenItsEndCouldNotBeWritten(t *tes
 		},
 	}, nil, assignedPod(corev1.PodRunning, func(pod *corev1.Pod) {
 		pod.Spec.RestartPolicy, pod.Spec.Containers = corev1.RestartPolicyNever, cpus("1")
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: "c", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+		}}
 	}))
 	c.also("p")
 	c.loses()
@@ -285,13 +290,21 @@ func TestAPodThatItsProviderHasEvictedLeavesItsShadowPod(t *testing.T) {
 		phase           corev1.PodPhase
 		keeps, released bool
 	}{
-		"by the API: its owner replaces it": {[]func(*corev1.Pod){target("EvictionByEvictionAPI"), ownedBy("ReplicaSet")}, corev1.PodFailed, false, false},
-		"one of a consumer":                 {[]func(*corev1.Pod){target("EvictionByEvictionAPI"), ownedBy("ShadowPod")}, corev1.PodFailed, true, true},
-		"one without an owner":              {[]func(*corev1.Pod){target("EvictionByEvictionAPI")}, corev1.PodFailed, true, true},
-		"by its kubelet":                    {[]func(*corev1.Pod){target("TerminationByKubelet"), reason("Evicted"), ownedBy("ReplicaSet")}, corev1.PodFailed, true, true},
-		"without the condition":             {[]func(*corev1.Pod){reason("RemotePodTerminated"), ownedBy("ReplicaSet")}, corev1.PodFailed, true, true},
-		"it has failed by itself":           {[]func(*corev1.Pod){ownedBy("Job")}, corev1.PodFailed, true, false},
-		"it has succeeded":                  {[]func(*corev1.Pod){ownedBy("Job")}, corev1.PodSucceeded, true, false},
+		"by the API: its owner replaces it": {
+			[]func(*corev1.Pod){target("EvictionByEvictionAPI"), ownedBy("ReplicaSet")}, corev1.PodFailed, false, false,
+		},
+		"one of a consumer": {
+			[]func(*corev1.Pod){target("EvictionByEvictionAPI"), ownedBy("ShadowPod")}, corev1.PodFailed, true, true,
+		},
+		"one without an owner": {[]func(*corev1.Pod){target("EvictionByEvictionAPI")}, corev1.PodFailed, true, true},
+		"by its kubelet": {
+			[]func(*corev1.Pod){target("TerminationByKubelet"), reason("Evicted"), ownedBy("ReplicaSet")}, corev1.PodFailed, true, true,
+		},
+		"without the condition": {
+			[]func(*corev1.Pod){reason("RemotePodTerminated"), ownedBy("ReplicaSet")}, corev1.PodFailed, true, true,
+		},
+		"it has failed by itself": {[]func(*corev1.Pod){ownedBy("Job")}, corev1.PodFailed, true, false},
+		"it has succeeded":        {[]func(*corev1.Pod){ownedBy("Job")}, corev1.PodSucceeded, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(tc.phase, tc.change...))
@@ -326,7 +339,8 @@ func TestAPodIsWaitedForWhileItsProviderAddsANode(t *testing.T) {
 			c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodPending, func(pod *corev1.Pod) {
 				pod.Annotations[v1alpha1.AssignedAtAnnotation] = now.Add(-tc.pending).Format(time.RFC3339Nano)
 			}), &corev1.Event{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "event"}, Reason: tc.reason, LastTimestamp: metav1.NewTime(now.Add(-tc.ago)),
+				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "event"},
+				Reason:     tc.reason, LastTimestamp: metav1.NewTime(now.Add(-tc.ago)),
 				InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "pod", UID: tc.uid},
 			})
 			c.leadsSince(t, noon)
@@ -360,7 +374,8 @@ func TestASliceWhosePodsAreNotMadeCloses(t *testing.T) {
 			c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodPending, func(pod *corev1.Pod) {
 				pod.Annotations[v1alpha1.AssignedAtAnnotation] = now.Add(-5 * time.Minute).Format(time.RFC3339Nano)
 			}), &corev1.Event{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "event"}, Reason: tc.reason, LastTimestamp: metav1.NewTime(now.Add(-tc.ago)),
+				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "event"},
+				Reason:     tc.reason, LastTimestamp: metav1.NewTime(now.Add(-tc.ago)),
 				InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "pod", UID: "uid"},
 			})
 			c.leadsSince(t, noon)
@@ -392,7 +407,9 @@ func TestASliceWhosePodsAreNotMadeCloses(t *testing.T) {
 }
 
 // refuseLargeAnnotations answers as the API server does to annotations of more than 256 KiB.
-func refuseLargeAnnotations(ctx context.Context, to client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+func refuseLargeAnnotations(
+	ctx context.Context, to client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption,
+) error {
 	body, err := patch.Data(o)
 	if err != nil {
 		return err

@@ -52,13 +52,15 @@ func (c *Controller) leaveEarlier(ctx context.Context, pod *corev1.Pod, earlier 
 	from := earlier.At.VirtualNode
 	err := c.write.Patch(ctx, pod, map[string]any{"annotations": map[string]any{
 		v1alpha1.MovingFromAnnotation: from, v1alpha1.MovingFromProviderAnnotation: earlier.At.Provider,
-		v1alpha1.DecisionAnnotation: "waits until " + from + " has nothing of an earlier pod of this name",
+		v1alpha1.DecisionAnnotation: "waits until the earlier pod of this name has ended at " + from,
 	}})
 	if err != nil {
 		return err
 	}
-	c.Log.Info("A pod waits for an earlier one of its name", "pod", client.ObjectKeyFromObject(pod), "at", from, "earlier", earlier.UID)
-	c.Events.Eventf(pod, corev1.EventTypeNormal, "EarlierPod", "An earlier pod of this name may run at %s: waiting until it has ended there", from)
+	c.Log.Info("Waiting until an earlier pod of the same name has ended", "pod", client.ObjectKeyFromObject(pod),
+		"virtualNode", from, "earlierUID", earlier.UID)
+	c.Events.Eventf(pod, corev1.EventTypeNormal, "EarlierPod",
+		"Waiting until the earlier pod of this name has ended: it may still run at %s", from)
 	return nil
 }
 

@@ -95,7 +95,9 @@ func TestTheSuccessorOfAPodThatWasEvictedAtItsProviderWaitsForWhatIsMadeOfItsSha
 	synctest.Test(t, func(t *testing.T) {
 		c, there := forced(t, func(pod *corev1.Pod) {
 			pod.Status.Phase = corev1.PodFailed
-			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI"}}
+			pod.Status.Conditions = []corev1.PodCondition{{
+				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI",
+			}}
 		})
 		c.gone(t)
 		require.NoError(t, c.Client.Create(t.Context(), successor()))
@@ -155,7 +157,9 @@ func TestAPodThatTheGarbageCollectorOfPodsDeletedMayRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := forced(t, func(pod *corev1.Pod) {
 			pod.Status.Phase = corev1.PodFailed
-			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC"}}
+			pod.Status.Conditions = []corev1.PodCondition{{
+				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC",
+			}}
 		})
 		c.gone(t)
 		require.NoError(t, c.Client.Create(t.Context(), successor()))
@@ -219,7 +223,8 @@ func TestANewLeaderAsksProvidersThatItDoesNotKnowYet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod := successor(func(pod *corev1.Pod) { pod.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Minute)) })
 		c := newController(t, false, interceptor.Funcs{}, nil, pod, &v1alpha1.ProviderCluster{
-			ObjectMeta: metav1.ObjectMeta{Name: "q"}, Status: v1alpha1.ProviderClusterStatus{VirtualNodes: []v1alpha1.VirtualNodeStatus{{Name: "q1"}}},
+			ObjectMeta: metav1.ObjectMeta{Name: "q"},
+			Status:     v1alpha1.ProviderClusterStatus{VirtualNodes: []v1alpha1.VirtualNodeStatus{{Name: "q1"}}},
 		})
 		c.leadsSince(t, time.Now())
 		require.Empty(t, c.placedWithin(t, 5*time.Second))
@@ -258,7 +263,8 @@ func TestANewLeaderAsksAboutPodsThatNoLeaderHasSeen(t *testing.T) {
 					return
 				}
 				require.Empty(t, at)
-				require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}))
+				atOnce := metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}
+				require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", atOnce))
 				require.NotEmpty(t, c.placedWithin(t, time.Minute))
 			})
 		})

@@ -23,7 +23,10 @@ func TestKeptPodsOfAJobFillTheirSlice(t *testing.T) {
 		})
 	}
 	succeeded, failed := kept("succeeded", corev1.PodSucceeded), kept("failed", corev1.PodFailed)
-	next := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "next", UID: "next"}, Spec: corev1.PodSpec{Containers: cpus("1")}}
+	next := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "next", UID: "next"},
+		Spec:       corev1.PodSpec{Containers: cpus("1")},
+	}
 	c := newController(t, true, interceptor.Funcs{}, nil, succeeded, failed, next)
 
 	for range 2 { // Once by the Restorer, once by the observations since.
@@ -50,7 +53,10 @@ func TestAPodThatEndsUnassignedHoldsNothing(t *testing.T) {
 		pod.Labels, pod.Spec.Containers = nil, cpus("2")
 		pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = "q1", "q"
 	})
-	next := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "next", UID: "next"}, Spec: corev1.PodSpec{Containers: cpus("2")}}
+	next := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "next", UID: "next"},
+		Spec:       corev1.PodSpec{Containers: cpus("2")},
+	}
 	c := newController(t, true, interceptor.Funcs{}, nil, moving, next)
 	c.reconciled(t, "pod")
 	pod, _ := c.reconciled(t, "next")
@@ -66,8 +72,10 @@ func TestAPodThatHasEndedIsNotAssignedToAVirtualNodeThatIsGone(t *testing.T) {
 	}{
 		"it is gone": {},
 		"it exists":  {nodes: []client.Object{virtualNodeOf("q", "q1")}, keeps: true},
-		"another one of the provider has not been asked yet": {nodes: []client.Object{virtualNodeOf("q", "q2")}, keeps: true, retries: true},
-		"the guard is not in force":                          {unguarded: true, keeps: true, retries: true},
+		"another one of the provider has not been asked yet": {
+			nodes: []client.Object{virtualNodeOf("q", "q2")}, keeps: true, retries: true,
+		},
+		"the guard is not in force": {unguarded: true, keeps: true, retries: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ended := assignedPod(corev1.PodSucceeded, func(pod *corev1.Pod) { pod.Spec.Containers = cpus("1") })

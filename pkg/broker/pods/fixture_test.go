@@ -65,7 +65,8 @@ func placed(virtualNode string) scheduler.Place {
 func leaves(virtualNode string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Labels = nil
-		pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = virtualNode, virtualNode[:1]
+		pod.Annotations[v1alpha1.MovingFromAnnotation] = virtualNode
+		pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = virtualNode[:1]
 	}
 }
 
@@ -117,16 +118,19 @@ func newController(t *testing.T, with bool, funcs interceptor.Funcs, tracer trac
 	scheme, err := apischeme.New()
 	require.NoError(t, err)
 	objects = append(objects, &corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"liqo.io/remote-cluster-id": "c1"}, Annotations: map[string]string{
-			"liqo.io/managed-by-namespace-map": "liqo-tenant/c1",
-		}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "ns", Labels: map[string]string{"liqo.io/remote-cluster-id": "c1"},
+			Annotations: map[string]string{"liqo.io/managed-by-namespace-map": "liqo-tenant/c1"},
+		},
 	}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-q", Labels: map[string]string{
 		"liqo.io/remote-cluster-id": "q", "liqo.io/tenant-namespace": "true",
 	}}})
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&corev1.Pod{}).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
 		WithIndex(&corev1.Pod{}, replicasIndex, indexReplicas).
-		WithIndex(&corev1.Event{}, "involvedObject.name", func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Name} }).
+		WithIndex(&corev1.Event{}, "involvedObject.name", func(o client.Object) []string {
+			return []string{o.(*corev1.Event).InvolvedObject.Name}
+		}).
 		WithInterceptorFuncs(funcs).Build()
 	return newControllerOf(t, c, with, tracer)
 }
@@ -158,7 +162,8 @@ func newControllerOf(t *testing.T, c client.Client, with bool, tracer trace.Trac
 		Policies: &placement.Policies{
 			Client: c, Programs: cel.NewCache(1 << 20), Defaults: placement.Rules{Failover: v1alpha1.FailoverMove},
 		},
-		Sibling: of.Sibling, RemoteNamespace: gone.RemoteNamespace, Queue: queue, Requeue: requeue.NewPods(queue, c, known, testr.New(t)), Providers: &requeue.Queue{},
+		Sibling: of.Sibling, RemoteNamespace: gone.RemoteNamespace, Queue: queue,
+		Requeue: requeue.NewPods(queue, c, known, testr.New(t)), Providers: &requeue.Queue{},
 	})
 }
 

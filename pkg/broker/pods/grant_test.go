@@ -50,14 +50,19 @@ func tenantOf(granted ...string) []client.Object {
 // newPodOf is a pod that Liqo made of a ShadowPod of the user of a slice; "" is not known.
 func newPodOf(slice, name, cpu string) *corev1.Pod {
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Labels: map[string]string{}, OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: "offloading.liqo.io/v1beta1", Kind: "ShadowPod", Name: name, UID: types.UID("shadow-" + name), Controller: ptr.To(true)},
-		}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name, UID: types.UID(name), Labels: map[string]string{},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "offloading.liqo.io/v1beta1", Kind: "ShadowPod", Name: name,
+				UID: types.UID("shadow-" + name), Controller: ptr.To(true),
+			}},
+		},
 		Spec: corev1.PodSpec{Containers: cpus(cpu)},
 	}
 	if slice != "" {
 		pod.Labels["liqo.io/creator-user"] = placement.AccountOfSlice(&authv1beta1.ResourceSlice{
-			ObjectMeta: metav1.ObjectMeta{Name: slice}, Spec: authv1beta1.ResourceSliceSpec{ConsumerClusterID: ptr.To[liqov1beta1.ClusterID]("c1")},
+			ObjectMeta: metav1.ObjectMeta{Name: slice},
+			Spec:       authv1beta1.ResourceSliceSpec{ConsumerClusterID: ptr.To[liqov1beta1.ClusterID]("c1")},
 		}).Creator
 	}
 	return pod
@@ -109,8 +114,12 @@ func (c *Controller) woken() (names []string) {
 func TestNewPodsOfAConsumerAreBoundedByItsGrant(t *testing.T) {
 	one, two, moving := newPodOf("a", "one", "700m"), newPodOf("a", "two", "500m"), newPodOf("a", "moving", "500m")
 	moving.Annotations = map[string]string{v1alpha1.AssignedAtAnnotation: noon.Format("2006-01-02T15:04:05Z07:00")}
-	administrators := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "administrators", UID: "x"}, Spec: corev1.PodSpec{Containers: cpus("100m")}}
-	c := newBounded(t, interceptor.Funcs{}, append(tenantOf("1500m", "200m"), one, two, moving, administrators, newPodOf("b", "three", "200m"))...)
+	administrators := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "administrators", UID: "x"},
+		Spec:       corev1.PodSpec{Containers: cpus("100m")},
+	}
+	c := newBounded(t, interceptor.Funcs{},
+		append(tenantOf("1500m", "200m"), one, two, moving, administrators, newPodOf("b", "three", "200m"))...)
 	c.leadsSince(t, noon)
 	require.Equal(t, "q1", c.assigned(t, "one"))
 	require.Empty(t, c.assigned(t, "two"), "the provider has room, the consumer has not: a pod that moves counts from the start")

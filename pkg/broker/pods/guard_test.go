@@ -51,7 +51,10 @@ func (c *Controller) reported(t *testing.T, name string) *corev1.PodCondition {
 }
 
 func TestNoPodIsAssignedBeforeTheGuardIsKnown(t *testing.T) {
-	waiting := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod", UID: "uid"}, Spec: corev1.PodSpec{Containers: cpus("1")}}
+	waiting := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod", UID: "uid"},
+		Spec:       corev1.PodSpec{Containers: cpus("1")},
+	}
 	c := newController(t, true, interceptor.Funcs{}, nil, waiting)
 	c.Guard = unknownGuard(t)
 	pod, result := c.reconciled(t, "pod")

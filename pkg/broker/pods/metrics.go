@@ -41,9 +41,9 @@ func NewMetrics(registry prometheus.Registerer, known *state.Federation) *Metric
 	m := &Metrics{
 		decisions: newDecisions(known),
 		rejections: counter("rejections_total",
-			"Providers that did not fit a pod that fits no provider, by reason.", "reason"),
+			"Providers that did not fit pods that could not be assigned, by reason.", "reason"),
 		decision: histogram("decision_duration_seconds",
-			"Time to decide where a pod goes, without writing it.", prometheus.ExponentialBuckets(10e-6, 4, 9)),
+			"Time to choose a provider for a pod, without writing the assignment.", prometheus.ExponentialBuckets(10e-6, 4, 9)),
 		wait: histogram("assignment_wait_seconds",
 			"Time from the binding of a pod to the node to its first assignment to a provider.",
 			prometheus.ExponentialBuckets(0.005, 3, 12)),

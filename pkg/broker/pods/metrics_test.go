@@ -38,7 +38,8 @@ func requireMetrics(t *testing.T, registry *prometheus.Registry, name string, wa
 	require.NoError(t, err)
 	i := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == name })
 	require.GreaterOrEqual(t, i, 0, "there is no %s", name)
-	header := "# HELP " + name + " " + families[i].GetHelp() + "\n# TYPE " + name + " " + strings.ToLower(families[i].GetType().String()) + "\n"
+	header := "# HELP " + name + " " + families[i].GetHelp() +
+		"\n# TYPE " + name + " " + strings.ToLower(families[i].GetType().String()) + "\n"
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(header+strings.Join(want, "\n")+"\n"), name))
 }
 

@@ -134,7 +134,8 @@ func (c *Controller) release(ctx context.Context, pod *corev1.Pod, from schedule
 func (c *Controller) unnamedDelay(ctx context.Context, pod *corev1.Pod, from scheduler.Place) (longest time.Duration, err error) {
 	places := c.placesNamed(from.VirtualNode)
 	if len(places) == 1 {
-		err := c.write.Patch(ctx, pod, map[string]any{"annotations": map[string]any{v1alpha1.MovingFromProviderAnnotation: places[0].Provider}})
+		provider := map[string]any{v1alpha1.MovingFromProviderAnnotation: places[0].Provider}
+		err := c.write.Patch(ctx, pod, map[string]any{"annotations": provider})
 		return leavingRecheck, err
 	}
 	for _, at := range places {
@@ -199,7 +200,8 @@ func (c *Controller) delayAt(ctx context.Context, pod *corev1.Pod, from schedule
 // writeOccupied writes that a pod cannot be assigned to a VirtualNode for a while: a pod that has stopped has its name
 // there.
 func (c *Controller) writeOccupied(ctx context.Context, pod *corev1.Pod, virtualNode string) error {
-	tried := backoff.Of(pod).After(virtualNode, "a finalizer there keeps the pod that has stopped", c.Clock.Now(), c.RefusalMemory).Annotation()
+	const why = "a finalizer keeps the stopped pod there"
+	tried := backoff.Of(pod).After(virtualNode, why, c.Clock.Now(), c.RefusalMemory).Annotation()
 	if err := c.write.Patch(ctx, pod, map[string]any{"annotations": map[string]any{v1alpha1.TriesAnnotation: tried}}); err != nil {
 		return err
 	}
@@ -371,7 +373,8 @@ func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, at *plac
 		return c.creationDelay(pod, at), false, nil
 	case at.lost(&answer, pod.DeletionTimestamp != nil):
 		// Nothing is left that could end one that is being deleted.
-		wait, err = c.failoverDelay(ctx, pod, at.silentSince(&answer, pod.DeletionTimestamp != nil), at.alone && pod.DeletionTimestamp != nil)
+		wait, err = c.failoverDelay(ctx, pod,
+			at.silentSince(&answer, pod.DeletionTimestamp != nil), at.alone && pod.DeletionTimestamp != nil)
 		return wait, true, err
 	case answer.Status != nil && !at.anyUID():
 		if written, err := c.writeEndThere(ctx, pod, at, &answer); written || err != nil {

@@ -41,7 +41,8 @@ func (c *Controller) connect(virtualNode string, status corev1.PodStatus) *kubef
 	}
 	there := kubefake.NewClientset(&corev1.Pod{ObjectMeta: meta, Status: status})
 	c.Checker.Connections.Set(&remote.Connection{
-		Provider: placed(virtualNode).Provider, VirtualNode: virtualNode, Kube: remotetest.Kube(there), Probes: remotetest.Probes(there), Liqo: remotetest.Liqo(liqofake.NewSimpleClientset()),
+		Provider: placed(virtualNode).Provider, VirtualNode: virtualNode,
+		Kube: remotetest.Kube(there), Probes: remotetest.Probes(there), Liqo: remotetest.Liqo(liqofake.NewSimpleClientset()),
 	})
 	return there
 }
@@ -365,7 +366,9 @@ func unpeered(change ...func(*corev1.Pod)) []client.Object {
 			"liqo.io/remote-cluster-id": "z", "liqo.io/tenant-namespace": "true",
 		}}},
 		&offloadingv1beta1.NamespaceMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-z", Name: "z", Labels: map[string]string{"liqo.io/remote-cluster-id": "z"}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "liqo-tenant-z", Name: "z", Labels: map[string]string{"liqo.io/remote-cluster-id": "z"},
+			},
 			Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
 				"ns": {RemoteNamespace: "ns-r", Phase: offloadingv1beta1.MappingTerminating},
 			}},
@@ -402,12 +405,14 @@ func TestAPodLeavesAProviderThatDoesNotAnswerAnyMore(t *testing.T) {
 				there := c.connect("z1", corev1.PodStatus{Phase: corev1.PodRunning})
 				left := func() bool {
 					var pod corev1.Pod
-					result, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "pod"}})
+					name := types.NamespacedName{Namespace: "ns", Name: "pod"}
+					result, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: name})
 					require.NoError(t, err)
 					c.Checker.Check(t.Context(), placed("z1"))
 					time.Sleep(max(result.RequeueAfter, time.Second))
-					require.NoError(t, c.Client.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: "pod"}, &pod))
-					return pod.Labels[v1alpha1.VirtualNodeLabel] != "" || placement.Terminal(&pod) || c.State.Pod("uid").Left == placed("z1")
+					require.NoError(t, c.Client.Get(t.Context(), name, &pod))
+					return pod.Labels[v1alpha1.VirtualNodeLabel] != "" || placement.Terminal(&pod) ||
+						c.State.Pod("uid").Left == placed("z1")
 				}
 				for range 30 {
 					require.False(t, left(), "the provider has it")
@@ -447,10 +452,13 @@ func TestADrainedProviderThatRefusesIsGivenUp(t *testing.T) {
 				c.RemoteNamespace = func(context.Context, string, string) (string, error) { return "ns-r", nil }
 				c.also("p")
 				c.State.SetProvider("q", state.ProviderSpec{
-					Enabled: true, Draining: tc.drained, VirtualNodes: map[string]bool{"q1": tc.deleting}, RemoteNamespaces: map[string]string{"ns": "ns-r"},
+					Enabled: true, Draining: tc.drained,
+					VirtualNodes: map[string]bool{"q1": tc.deleting}, RemoteNamespaces: map[string]string{"ns": "ns-r"},
 				}, &v1alpha1.ProviderClusterStatus{})
 				for range 2 {
-					c.State.ObserveProbe("q", state.Probe{Began: time.Now(), Ended: time.Now(), Alive: true, Reason: v1alpha1.ReasonRejects})
+					c.State.ObserveProbe("q", state.Probe{
+						Began: time.Now(), Ended: time.Now(), Alive: true, Reason: v1alpha1.ReasonRejects,
+					})
 				}
 				c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning}).PrependReactor("*", "*", forbidden)
 				began := time.Now()
@@ -486,7 +494,8 @@ func TestWhatAProviderRefusedBeforeItAcceptedTheBrokerDoesNotCount(t *testing.T)
 			c.State.ObserveProbe("q", probe)
 		}
 		rejects := true
-		c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning}).PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		there := c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning})
+		there.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return rejects, nil, kerrors.NewForbidden(corev1.Resource("pods"), "", nil)
 		})
 		for range 2 {
@@ -662,7 +671,9 @@ func unmapped(t *testing.T) (*Controller, *kubefake.Clientset, *liqofake.Clients
 	liqo, kube := c.hasShadowPod()
 	shadow, err := liqo.OffloadingV1beta1().ShadowPods("ns-r").Get(t.Context(), "pod", metav1.GetOptions{})
 	require.NoError(t, err)
-	require.NoError(t, kube.Tracker().Add(&corev1.Pod{ObjectMeta: *shadow.ObjectMeta.DeepCopy(), Status: corev1.PodStatus{Phase: corev1.PodRunning}}))
+	require.NoError(t, kube.Tracker().Add(&corev1.Pod{
+		ObjectMeta: *shadow.ObjectMeta.DeepCopy(), Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}))
 	return c, kube, liqo
 }
 

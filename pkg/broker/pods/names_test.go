@@ -35,7 +35,8 @@ func (c *Controller) connectTo(provider string, pods ...string) *kubefake.Client
 		})
 	}
 	c.Checker.Connections.Set(&remote.Connection{
-		Provider: provider, VirtualNode: "q1", Kube: remotetest.Kube(there), Probes: remotetest.Probes(there), Liqo: remotetest.Liqo(liqofake.NewSimpleClientset()),
+		Provider: provider, VirtualNode: "q1",
+		Kube: remotetest.Kube(there), Probes: remotetest.Probes(there), Liqo: remotetest.Liqo(liqofake.NewSimpleClientset()),
 	})
 	return there
 }
@@ -69,7 +70,8 @@ func TestAPodIsThatOfItsProviderWhoeverHasAVirtualNodeOfTheName(t *testing.T) {
 		"a leader does not know the first": {[]string{"z"}, func(c *Controller) { c.sees("z", true, true, verdict.NameNotUnique) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newController(t, false, interceptor.Funcs{}, nil, assignedPod(corev1.PodRunning), virtualNodeOf("q", "q1"), virtualNodeOf("z", "q1"))
+			c := newController(t, false, interceptor.Funcs{}, nil,
+				assignedPod(corev1.PodRunning), virtualNodeOf("q", "q1"), virtualNodeOf("z", "q1"))
 			for _, provider := range tc.order {
 				c.sees(provider, false, true, verdict.NameNotUnique)
 				c.connectTo(provider)
@@ -108,7 +110,8 @@ func TestAPodLeavesTheProviderThatHasIt(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newController(t, false, interceptor.Funcs{}, nil, append(tc.objects, assignedPod(corev1.PodRunning), leftBehind.DeepCopy())...)
+			c := newController(t, false, interceptor.Funcs{}, nil,
+				append(tc.objects, assignedPod(corev1.PodRunning), leftBehind.DeepCopy())...)
 			c.sees("q", false, true, verdict.NameNotUnique)
 			first := c.connectTo("q", "pod")
 			c.sees("z", false, true, verdict.NameNotUnique)

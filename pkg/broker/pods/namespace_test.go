@@ -19,8 +19,11 @@ import (
 // afterwards.
 func TestAPodThatIsSeenBeforeItsNamespaceIsRetried(t *testing.T) {
 	for name, pod := range map[string]*corev1.Pod{
-		"an unassigned one": {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod", UID: "uid"}, Spec: corev1.PodSpec{Containers: cpus("1")}},
-		"an assigned one":   assignedPod(corev1.PodRunning),
+		"an unassigned one": {
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod", UID: "uid"},
+			Spec:       corev1.PodSpec{Containers: cpus("1")},
+		},
+		"an assigned one": assignedPod(corev1.PodRunning),
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := false

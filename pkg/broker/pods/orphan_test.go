@@ -34,7 +34,8 @@ func virtualNodeOf(provider, name string) *offloadingv1beta1.VirtualNode {
 
 // Only the broker ends a pod whose VirtualNode, and with it the virtual kubelet, is gone.
 func TestAPodThatIsDeletedEndsWithoutItsVirtualNode(t *testing.T) {
-	finalizer := func(pod *corev1.Pod) { pod.Finalizers = []string{"test/keep"} }         // The fake client rejects a deleting object without finalizers.
+	// The fake client rejects a deleting object without finalizers.
+	finalizer := func(pod *corev1.Pod) { pod.Finalizers = []string{"test/keep"} }
 	moving := assignedPod(corev1.PodPending, deleting, finalizer, func(pod *corev1.Pod) { // An earlier leader sent it.
 		leaves("q1")(pod)
 	})
@@ -44,15 +45,23 @@ func TestAPodThatIsDeletedEndsWithoutItsVirtualNode(t *testing.T) {
 		nodes []client.Object
 		ends  bool
 	}{
-		"a running one":                  {assignedPod(corev1.PodRunning, deleting, finalizer), nil, true},
-		"a terminal one":                 {assignedPod(corev1.PodFailed, deleting, finalizer), nil, true},
-		"a terminal one, served":         {assignedPod(corev1.PodFailed, deleting, finalizer), []client.Object{virtualNodeOf("q", "q1")}, false},
-		"a running one, served":          {assignedPod(corev1.PodRunning, deleting, finalizer), []client.Object{virtualNodeOf("q", "q1")}, false},
-		"a running one, with a sibling":  {assignedPod(corev1.PodRunning, deleting, finalizer), []client.Object{virtualNodeOf("q", "q2")}, false},
-		"a terminal one, with a sibling": {assignedPod(corev1.PodFailed, deleting, finalizer), []client.Object{virtualNodeOf("q", "q2")}, false},
-		"a moving one, with a sibling":   {moving, []client.Object{virtualNodeOf("q", "q2")}, false},
-		"a moving one, without":          {moving.DeepCopy(), nil, true},
-		"one that is not being deleted":  {assignedPod(corev1.PodFailed, finalizer), nil, false},
+		"a running one":  {assignedPod(corev1.PodRunning, deleting, finalizer), nil, true},
+		"a terminal one": {assignedPod(corev1.PodFailed, deleting, finalizer), nil, true},
+		"a terminal one, served": {
+			assignedPod(corev1.PodFailed, deleting, finalizer), []client.Object{virtualNodeOf("q", "q1")}, false,
+		},
+		"a running one, served": {
+			assignedPod(corev1.PodRunning, deleting, finalizer), []client.Object{virtualNodeOf("q", "q1")}, false,
+		},
+		"a running one, with a sibling": {
+			assignedPod(corev1.PodRunning, deleting, finalizer), []client.Object{virtualNodeOf("q", "q2")}, false,
+		},
+		"a terminal one, with a sibling": {
+			assignedPod(corev1.PodFailed, deleting, finalizer), []client.Object{virtualNodeOf("q", "q2")}, false,
+		},
+		"a moving one, with a sibling":  {moving, []client.Object{virtualNodeOf("q", "q2")}, false},
+		"a moving one, without":         {moving.DeepCopy(), nil, true},
+		"one that is not being deleted": {assignedPod(corev1.PodFailed, finalizer), nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

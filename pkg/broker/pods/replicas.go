@@ -47,7 +47,7 @@ func (c *Controller) awaitReplicas(ctx context.Context, pod *corev1.Pod, virtual
 		return 0, nil
 	}
 	if turn.Began {
-		c.Events.Eventf(pod, corev1.EventTypeNormal, "MoveWaits", "Waits before it moves away from %s: %s", virtualNode, turn.Because)
+		c.Events.Eventf(pod, corev1.EventTypeNormal, "MoveWaits", "Waiting to move away from %s: %s", virtualNode, turn.Because)
 	}
 	return replicasRetry, nil
 }

@@ -94,7 +94,8 @@ func (d *drainage) lead(t *testing.T, c *Controller) {
 	}
 	c.drains()
 	c.Checker.Connections.Set(&remote.Connection{
-		Provider: "q", VirtualNode: "q1", Kube: remotetest.Kube(d.there), Probes: remotetest.Probes(d.there), Liqo: remotetest.Liqo(liqofake.NewSimpleClientset()),
+		Provider: "q", VirtualNode: "q1",
+		Kube: remotetest.Kube(d.there), Probes: remotetest.Probes(d.there), Liqo: remotetest.Liqo(liqofake.NewSimpleClientset()),
 	})
 }
 
@@ -359,7 +360,7 @@ func TestADrainStopsWhileMovedReplicasAreNotReady(t *testing.T) {
 			Pods: 6, Example: "ns/web-2: maxUnavailable is 2 of 8 replicas, and 2 are unavailable, such as web-0",
 		}, known.MovesWaiting)
 		require.Equal(t, 6, d.State.Counts().Waiting)
-		require.Contains(t, d.told(), "Normal MoveWaits Waits before it moves away from q1: maxUnavailable is 2 of 8 replicas, and "+
+		require.Contains(t, d.told(), "Normal MoveWaits Waiting to move away from q1: maxUnavailable is 2 of 8 replicas, and "+
 			"2 are unavailable, such as web-0")
 
 		// They become Ready after all.

@@ -32,11 +32,19 @@ import (
 // Pods that wait, however many and however slow their reports are written, leave the workers to the pods that can be
 // assigned.
 func TestReportsDoNotHoldUpAssignments(t *testing.T) {
-	large := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "large", UID: "large"}, Spec: corev1.PodSpec{Containers: cpus("3")}}
-	small := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "small", UID: "small"}, Spec: corev1.PodSpec{Containers: cpus("1")}}
+	large := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "large", UID: "large"},
+		Spec:       corev1.PodSpec{Containers: cpus("3")},
+	}
+	small := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "small", UID: "small"},
+		Spec:       corev1.PodSpec{Containers: cpus("1")},
+	}
 	writes, answer := 0, error(nil)
 	c := newController(t, true, interceptor.Funcs{
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(
+			ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption,
+		) error {
 			if writes++; answer != nil {
 				return answer
 			}
@@ -72,8 +80,14 @@ func TestReportsDoNotHoldUpAssignments(t *testing.T) {
 
 	// A report that is no longer true is not written.
 	c.reports.Add(small, "NoProviderFits", "of before its assignment")
-	c.reports.Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "large", UID: "other"}}, "NoProviderFits", "of another pod")
-	c.reports.Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "gone", UID: "gone"}}, "NoProviderFits", "of a pod that is gone")
+	c.reports.Add(
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "large", UID: "other"}},
+		"NoProviderFits", "of another pod",
+	)
+	c.reports.Add(
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "gone", UID: "gone"}},
+		"NoProviderFits", "of a pod that is gone",
+	)
 	for _, name := range []string{"small", "large", "gone"} {
 		report(name)
 	}
@@ -86,8 +100,14 @@ func TestReportsDoNotHoldUpAssignments(t *testing.T) {
 // A pod may have no space for the annotations of the broker: it is reported, its capacity is freed, and it is not
 // retried at once.
 func TestAPodWhoseAssignmentIsInvalidWaits(t *testing.T) {
-	full := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "full", UID: "full"}, Spec: corev1.PodSpec{Containers: cpus("2")}}
-	other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other", UID: "other"}, Spec: corev1.PodSpec{Containers: cpus("2")}}
+	full := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "full", UID: "full"},
+		Spec:       corev1.PodSpec{Containers: cpus("2")},
+	}
+	other := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other", UID: "other"},
+		Spec:       corev1.PodSpec{Containers: cpus("2")},
+	}
 	c := newController(t, true, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			if o.GetName() == "full" {
@@ -121,7 +141,9 @@ func TestWhatATenantWroteIsCutInMessages(t *testing.T) {
 		}
 		writes := 0
 		c := newController(t, true, interceptor.Funcs{
-			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			SubResourcePatch: func(
+				ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption,
+			) error {
 				writes++
 				return c.SubResource(sub).Patch(ctx, o, p, opts...)
 			},
@@ -151,10 +173,15 @@ func TestWhatATenantWroteIsCutInMessages(t *testing.T) {
 // The minute of a message that is added while the previous one is written begins then.
 func TestAMessageIsNotWrittenRightAfterAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		large := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "large", UID: "large"}, Spec: corev1.PodSpec{Containers: cpus("3")}}
+		large := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "large", UID: "large"},
+			Spec:       corev1.PodSpec{Containers: cpus("3")},
+		}
 		during := func() {}
 		c := newController(t, true, interceptor.Funcs{
-			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			SubResourcePatch: func(
+				ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption,
+			) error {
 				during()
 				return c.SubResource(sub).Patch(ctx, o, p, opts...)
 			},
@@ -175,16 +202,22 @@ func TestAMessageIsNotWrittenRightAfterAnother(t *testing.T) {
 // With thousands of pods that wait, each flap of a provider would be thousands of writes.
 func TestAFlapIsNotWrittenOnPodsThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		large := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "large", UID: "large"}, Spec: corev1.PodSpec{Containers: cpus("3")}}
+		large := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "large", UID: "large"},
+			Spec:       corev1.PodSpec{Containers: cpus("3")},
+		}
 		writes := 0
 		c := newController(t, true, interceptor.Funcs{
-			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			SubResourcePatch: func(
+				ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption,
+			) error {
 				writes++
 				return c.SubResource(sub).Patch(ctx, o, p, opts...)
 			},
 		}, nil, large)
 		provider := func(id string, ready bool, milli int64) {
-			c.State.SetProvider(id, state.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{id + "1": false}}, &v1alpha1.ProviderClusterStatus{})
+			spec := state.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{id + "1": false}}
+			c.State.SetProvider(id, spec, &v1alpha1.ProviderClusterStatus{})
 			c.State.Schedule(scheduler.Provider{
 				ID: id, Enabled: true, Ready: ready, Namespaces: sets.New("ns"),
 				Slices: []scheduler.Slice{{VirtualNode: id + "1", Granted: resources.Amounts{corev1.ResourceCPU: milli}}},

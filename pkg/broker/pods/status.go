@@ -27,7 +27,8 @@ func (c *Controller) clearStatus(ctx context.Context, pod *corev1.Pod, from stri
 		}
 	}
 	ready := placement.Condition(pod, corev1.PodReady)
-	if status := &pod.Status; len(conditions) == 1 && (ready == nil || ready.Reason == movingReason) && isPending(status) && status.PodIP == "" &&
+	if status := &pod.Status; len(conditions) == 1 && (ready == nil || ready.Reason == movingReason) && isPending(status) &&
+		status.PodIP == "" &&
 		len(status.ContainerStatuses)+len(status.InitContainerStatuses)+len(status.EphemeralContainerStatuses) == 0 {
 		return nil
 	}
@@ -48,7 +49,8 @@ func isPending(status *corev1.PodStatus) bool {
 // Controllers of the consumer set the conditions of readiness gates, kube-scheduler sets PodScheduled.
 func reportedByProvider(pod *corev1.Pod, kind corev1.PodConditionType) bool {
 	gate := func(g corev1.PodReadinessGate) bool { return g.ConditionType == kind }
-	return kind != corev1.PodScheduled && kind != v1alpha1.ConditionAssigned && !strings.HasPrefix(string(kind), v1alpha1.ConditionRefusedPrefix) &&
+	return kind != corev1.PodScheduled && kind != v1alpha1.ConditionAssigned &&
+		!strings.HasPrefix(string(kind), v1alpha1.ConditionRefusedPrefix) &&
 		!slices.ContainsFunc(pod.Spec.ReadinessGates, gate)
 }
 

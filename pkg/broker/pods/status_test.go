@@ -40,7 +40,9 @@ func TestThatAKubeletReportedIsRemovedWithTheAssignment(t *testing.T) {
 		phase    corev1.PodPhase
 		reported []corev1.PodConditionType
 	}{
-		"it ran there":                {corev1.PodRunning, []corev1.PodConditionType{corev1.PodReady, corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady}},
+		"it ran there": {corev1.PodRunning, []corev1.PodConditionType{
+			corev1.PodReady, corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady,
+		}},
 		"it never ran there":          {corev1.PodPending, []corev1.PodConditionType{corev1.PodReady, corev1.PodReadyToStartContainers}},
 		"of a kind that is not known": {corev1.PodPending, []corev1.PodConditionType{"provider.example.com/Checked"}},
 	} {

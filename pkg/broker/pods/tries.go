@@ -45,7 +45,7 @@ func (c *Controller) forgetTries(ctx context.Context, pod *corev1.Pod) error {
 	if _, tried := pod.Annotations[v1alpha1.TriesAnnotation]; !tried || !started(&pod.Status) {
 		return nil
 	}
-	c.Log.V(1).Info("A pod that was tried elsewhere has started", "pod", client.ObjectKeyFromObject(pod))
+	c.Log.V(1).Info("Pod has started, forgetting its failed tries", "pod", client.ObjectKeyFromObject(pod))
 	return c.write.Patch(ctx, pod, map[string]any{"annotations": map[string]any{v1alpha1.TriesAnnotation: nil}})
 }
 
@@ -67,7 +67,8 @@ func (c *Controller) unassignable(pod *corev1.Pod, d *scheduler.Decision) (reaso
 		message += "; " + tried
 	}
 	if of := c.State.Pod(pod.UID); of.ReservedAt != (scheduler.Place{}) {
-		message += fmt.Sprintf("; capacity of %s is reserved for it since %s", of.ReservedAt.VirtualNode, of.ReservedSince.UTC().Format(time.RFC3339))
+		message += fmt.Sprintf("; capacity of %s is reserved for it since %s",
+			of.ReservedAt.VirtualNode, of.ReservedSince.UTC().Format(time.RFC3339))
 	}
 	return reason, message
 }

@@ -11,7 +11,8 @@ type Metrics struct{ valid, pods *prometheus.GaugeVec }
 // NewMetrics returns Metrics of a registry; with nil they are not registered.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	gauge := func(name, help string) *prometheus.GaugeVec {
-		return promauto.With(registry).NewGaugeVec(prometheus.GaugeOpts{Namespace: "liqo_broker", Name: name, Help: help}, []string{"policy"})
+		return promauto.With(registry).NewGaugeVec(
+			prometheus.GaugeOpts{Namespace: "liqo_broker", Name: name, Help: help}, []string{"policy"})
 	}
 	return &Metrics{
 		valid: gauge("policy_valid", "Whether a PlacementPolicy is valid (1) or not (0)."),

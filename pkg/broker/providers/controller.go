@@ -133,7 +133,7 @@ func (c *Controller) SetUp(mgr manager.Manager) error {
 			return c.reconcile(ctx, r.Name)
 		}))
 	if err != nil {
-		return fmt.Errorf("providers: %w", err)
+		return fmt.Errorf("provider controller: %w", err)
 	}
 	return c.setUpProbes(mgr)
 }
@@ -159,7 +159,7 @@ func (c *Controller) reconcile(ctx context.Context, id string) (ctrl.Result, err
 	// 2. The connections; the probes find them.
 	for _, vn := range in.virtualNodes {
 		if err := c.Connections.Refresh(ctx, vn, c.Clock.Now()); err != nil {
-			c.Log.Error(err, "Cannot connect to a provider", "provider", id) // Its probe will fail, with the reason.
+			c.Log.Error(err, "Failed to connect to a provider", "provider", id) // Its probe will fail, with the reason.
 		}
 	}
 	_, knew := c.State.Provider(id)

@@ -62,7 +62,8 @@ func TestNamespaceMapsOfOthersDoNotCount(t *testing.T) {
 	maps, err := peering.NamespaceMaps(t.Context(), c, "p1")
 	require.NoError(t, err)
 	in := objects{namespaceMaps: maps}
-	require.Equal(t, map[string]string{"shop": "shop-broker", "going": "shop-broker"}, in.spec(&v1alpha1.ProviderCluster{}).RemoteNamespaces)
+	require.Equal(t, map[string]string{"shop": "shop-broker", "going": "shop-broker"},
+		in.spec(&v1alpha1.ProviderCluster{}).RemoteNamespaces)
 	translated := placement.Provider(&v1alpha1.ProviderCluster{}, nil, maps)
 	require.Equal(t, sets.New("shop"), translated.Namespaces)
 }
@@ -115,7 +116,8 @@ func TestAProviderIsCheckedAfterAnOutage(t *testing.T) {
 	const interval = 7 * time.Second
 	controller := New(Config{
 		Log: testr.New(t), Clock: clock.RealClock{}, Client: c, State: known, Connections: remote.NewConnections(nil, nil, ""),
-		Cleaner: termination.NewCleaner(termination.CleanerConfig{State: known, Interval: interval}), Queue: &requeue.Queue{}, Selector: labels.Everything(),
+		Cleaner: termination.NewCleaner(termination.CleanerConfig{State: known, Interval: interval}),
+		Queue:   &requeue.Queue{}, Selector: labels.Everything(),
 		Changed: func(context.Context, string) {}, Restore: func(context.Context) error { return nil },
 	})
 	reconcile := func() time.Duration {

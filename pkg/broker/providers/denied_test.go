@@ -28,7 +28,9 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
-func askedSlice(namespace, name, provider string, verdict authv1beta1.ResourceSliceConditionStatus, reason, message string) *authv1beta1.ResourceSlice {
+func askedSlice(
+	namespace, name, provider string, verdict authv1beta1.ResourceSliceConditionStatus, reason, message string,
+) *authv1beta1.ResourceSlice {
 	slice := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	slice.Spec.ProviderClusterID, slice.Spec.Class = ptr.To(liqov1beta1.ClusterID(provider)), authv1beta1.ResourceSliceClassDefault
 	slice.Status.Conditions = []authv1beta1.ResourceSliceCondition{
@@ -63,7 +65,9 @@ func TestADeniedSliceIsShown(t *testing.T) {
 	require.NoError(t, err)
 	ready := meta.FindStatusCondition(pc.Status.Conditions, v1alpha1.ProviderReady)
 	require.Equal(t, v1alpha1.ReasonNotPeered, ready.Reason)
-	require.Equal(t, "there is no VirtualNode of this cluster: "+classDisabled+", ResourceSlice p1 of class default is denied: it is disabled", ready.Message)
+	require.Equal(t,
+		"there is no VirtualNode of this cluster: "+classDisabled+", ResourceSlice p1 of class default is denied: it is disabled",
+		ready.Message)
 	granted := meta.FindStatusCondition(pc.Status.Conditions, v1alpha1.ProviderSlicesGranted)
 	require.Equal(t, metav1.ConditionFalse, granted.Status)
 	require.Equal(t, classDisabled, granted.Reason)
@@ -104,14 +108,17 @@ func TestTheConditionOfDeniedSlices(t *testing.T) {
 		wantReason      string
 		wantMessage     string
 	}{
-		"the provider's own words":            {classDisabled, "no", 0, classDisabled, "ResourceSlice s of class default is denied: no"},
-		"of several, the first":               {classDisabled, "no", 2, classDisabled, "ResourceSlice s of class default and 2 more are denied: no"},
+		"the provider's own words": {classDisabled, "no", 0, classDisabled, "ResourceSlice s of class default is denied: no"},
+		"of several, the first": {
+			classDisabled, "no", 2, classDisabled, "ResourceSlice s of class default and 2 more are denied: no",
+		},
 		"no reason":                           {"", "", 0, "Denied", "ResourceSlice s of class default is denied"},
 		"a reason that no condition may have": {"not a reason", "", 0, "Denied", "ResourceSlice s of class default is denied"},
 		"a reason that is too long":           {strings.Repeat("a", 2000), "", 0, "Denied", "ResourceSlice s of class default is denied"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			denied := []*authv1beta1.ResourceSlice{askedSlice("ns", "s", "p1", authv1beta1.ResourceSliceConditionDenied, tc.reason, tc.message)}
+			first := askedSlice("ns", "s", "p1", authv1beta1.ResourceSliceConditionDenied, tc.reason, tc.message)
+			denied := []*authv1beta1.ResourceSlice{first}
 			for range tc.more {
 				denied = append(denied, denied[0])
 			}

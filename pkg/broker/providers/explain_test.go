@@ -108,7 +108,9 @@ func drawPolicies(t *rapid.T) []client.Object {
 				"", "", "provider.attributes['price'] == '1'", "provider.labels['zone'] == pod.labels[?'app'].orValue('0')",
 				"has(provider.kpis.latencyMilliseconds) && provider.kpis.latencyMilliseconds < 50", "nonsense",
 			}).Draw(t, "filter"),
-			Score: rapid.SampledFrom([]string{"", "provider.id == 'p2' ? 100 : 30", "provider.labels['zone'] == '1' ? 5 : 300"}).Draw(t, "score"),
+			Score: rapid.SampledFrom([]string{
+				"", "provider.id == 'p2' ? 100 : 30", "provider.labels['zone'] == '1' ? 5 : 300",
+			}).Draw(t, "score"),
 		}
 		if rapid.IntRange(0, 3).Draw(t, "names providers") == 0 {
 			policy.Spec.Providers = ids.Draw(t, "named")
@@ -156,7 +158,8 @@ func drawUnassigned(t *rapid.T, virtualNodes []scheduler.Place) *corev1.Pod {
 	if policy := rapid.SampledFrom([]string{"", "", "", "a", "none"}).Draw(t, "policy"); policy != "" {
 		pod.Annotations[v1alpha1.PolicyAnnotation] = policy
 	}
-	if filter := rapid.SampledFrom([]string{"", "", "", "provider.id != 'p1'", "provider.attributes['none'] == ''"}).Draw(t, "pod filter"); filter != "" {
+	filters := []string{"", "", "", "provider.id != 'p1'", "provider.attributes['none'] == ''"}
+	if filter := rapid.SampledFrom(filters).Draw(t, "pod filter"); filter != "" {
 		pod.Annotations[v1alpha1.FilterAnnotation] = filter
 	}
 	var tried backoff.Tries
@@ -176,7 +179,8 @@ func drawUnassigned(t *rapid.T, virtualNodes []scheduler.Place) *corev1.Pod {
 	}
 	if len(virtualNodes) > 0 && rapid.IntRange(0, 3).Draw(t, "moves") == 0 {
 		from := rapid.SampledFrom(virtualNodes).Draw(t, "from")
-		pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = from.VirtualNode, from.Provider
+		pod.Annotations[v1alpha1.MovingFromAnnotation] = from.VirtualNode
+		pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = from.Provider
 	}
 	return pod
 }
@@ -258,12 +262,14 @@ func TestExplanationsDecideAsTheBroker(t *testing.T) {
 		}}}
 		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithObjects(namespace).
 			WithStatusSubresource(&v1alpha1.ProviderCluster{}).
-			WithObjectTracker(clienttesting.NewObjectTracker(scheme, decoder)). // The default one takes half of the time, for managed fields.
+			// The default one takes half of the time, for managed fields.
+			WithObjectTracker(clienttesting.NewObjectTracker(scheme, decoder)).
 			Build()
 		known := state.New(state.Config{Clock: clock.RealClock{}, SuspicionWindow: time.Minute, ProbeInterval: time.Second})
 		controller := New(Config{
 			Log: logr.Discard(), Clock: clock.RealClock{}, Client: c, State: known, Connections: remote.NewConnections(nil, nil, ""),
-			Cleaner: termination.NewCleaner(termination.CleanerConfig{State: known}), Queue: &requeue.Queue{}, NodeName: "pool", Selector: labels.Everything(),
+			Cleaner: termination.NewCleaner(termination.CleanerConfig{State: known}), Queue: &requeue.Queue{},
+			NodeName: "pool", Selector: labels.Everything(),
 			Changed: func(context.Context, string) {}, Restore: func(context.Context) error { return nil },
 		})
 		reconcile := func() {

@@ -19,20 +19,23 @@ func describe() descriptions {
 	for _, d := range []struct{ name, help, label string }{
 		{"provider_up", "Whether a provider is Ready (1) or not (0).", ""},
 		{"provider_condition", "Whether a condition of a provider is True (1) or not (0).", "condition"},
-		{"provider_rejects", "Whether a provider is alive and rejects the broker, its kubeconfig included, or only /readyz fails (1), or not (0).", ""},
+		{"provider_rejects",
+			"Whether a provider is alive but unusable (1) or not (0): it rejects the broker, " +
+				"its kubeconfig is unusable, or only /readyz fails.", ""},
 		{"provider_schedulable", "Whether the spec of a provider allows new pods: enabled, not cordoned, not drained (1), or not (0).", ""},
 		{"provider_pods", "Pods assigned to a provider that have not ended.", ""},
 		{"probes_total", "Probes of a provider's API server, by result.", "result"},
-		{"provider_last_probe_timestamp_seconds", "When a provider was last probed, whatever the result, as a Unix time.", ""},
+		{"provider_last_probe_timestamp_seconds", "Unix time of the last probe of a provider, regardless of its result.", ""},
 		{"refusals_total", "Pods that a provider refused or did not start in time.", "reason"},
 
-		{"capacity_granted", "What a provider granted: CPU in cores, memory and storage in bytes.", "resource"},
-		{"capacity_assigned", "What the pods assigned to a provider request, those that have ended included.", "resource"},
-		{"capacity_free", "What is granted and not assigned.", "resource"},
+		{"capacity_granted", "Resources that a provider granted: CPU in cores, memory and storage in bytes.", "resource"},
+		{"capacity_assigned", "Resources requested by the pods assigned to a provider, ended pods included.", "resource"},
+		{"capacity_free", "Resources that are granted and not assigned.", "resource"},
 
 		{"provider_uptime_ratio", "Share of the last 24 hours in which a provider was reachable.", ""},
 		{"provider_latency_seconds", "Median time in which a provider's API server answers.", ""},
-		{"provider_pod_start_seconds", "Time from the assignment of a pod to the start of its first container, by percentile.", "percentile"},
+		{"provider_pod_start_seconds",
+			"Time from the assignment of a pod to the start of its first container, by percentile.", "percentile"},
 		{"provider_failure_ratio", "Share of the assignments to a provider that failed.", ""},
 	} {
 		labels := []string{"provider"}
@@ -118,7 +121,9 @@ func emitStatus(pc *v1alpha1.ProviderCluster, emit emitFunc) {
 	emit("provider_schedulable", prometheus.GaugeValue, number(translated.Schedulable()))
 	emit("provider_pods", prometheus.GaugeValue, float64(pc.Status.Pods))
 	r := &pc.Status.Resources
-	for metric, list := range map[string]corev1.ResourceList{"capacity_granted": r.Granted, "capacity_assigned": r.Assigned, "capacity_free": r.Free} {
+	for metric, list := range map[string]corev1.ResourceList{
+		"capacity_granted": r.Granted, "capacity_assigned": r.Assigned, "capacity_free": r.Free,
+	} {
 		for name, amount := range list {
 			emit(metric, prometheus.GaugeValue, amount.AsApproximateFloat64(), string(name))
 		}

@@ -25,7 +25,8 @@ func requireMetrics(t *testing.T, registry *prometheus.Registry, name string, wa
 	require.NoError(t, err)
 	for _, family := range families {
 		if family.GetName() == name {
-			header := "# HELP " + name + " " + family.GetHelp() + "\n# TYPE " + name + " " + strings.ToLower(family.GetType().String()) + "\n"
+			header := "# HELP " + name + " " + family.GetHelp() +
+				"\n# TYPE " + name + " " + strings.ToLower(family.GetType().String()) + "\n"
 			require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(header+strings.Join(want, "\n")+"\n"), name))
 			return
 		}
@@ -84,7 +85,8 @@ func TestMetricsShowAProviderUntilItIsGone(t *testing.T) {
 		Namespace: "ns", Name: "pod", UID: "uid", Labels: map[string]string{v1alpha1.VirtualNodeLabel: "q1", v1alpha1.ProviderLabel: "q"},
 	}}
 	known.ObserveStarted(pod, 2*time.Second)
-	requireMetrics(t, registry, "liqo_broker_provider_pod_start_seconds", `liqo_broker_provider_pod_start_seconds{percentile="50",provider="q"} 2`,
+	requireMetrics(t, registry, "liqo_broker_provider_pod_start_seconds",
+		`liqo_broker_provider_pod_start_seconds{percentile="50",provider="q"} 2`,
 		`liqo_broker_provider_pod_start_seconds{percentile="90",provider="q"} 2`)
 	known.ObserveRefused(pod, state.Refusal{By: scheduler.Place{Provider: "q", VirtualNode: "q1"}, Reason: state.Refused})
 	requireMetrics(t, registry, "liqo_broker_provider_failure_ratio", `liqo_broker_provider_failure_ratio{provider="q"} 0.5`)

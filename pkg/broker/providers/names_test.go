@@ -65,8 +65,10 @@ func TestTwoProvidersHaveVirtualNodesOfOneName(t *testing.T) {
 			controller := New(Config{
 				Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Selector: labels.Everything(), Queue: &requeue.Queue{},
 				State: known, Cleaner: termination.NewCleaner(termination.CleanerConfig{State: known}),
-				Connections: remote.NewConnections(home, identitymanager.NewCertificateIdentityReader(t.Context(), nil, home, nil, "", nil), ""),
-				Restore:     func(context.Context) error { return nil }, Changed: func(context.Context, string) {},
+				Connections: remote.NewConnections(
+					home, identitymanager.NewCertificateIdentityReader(t.Context(), nil, home, nil, "", nil), "",
+				),
+				Restore: func(context.Context) error { return nil }, Changed: func(context.Context, string) {},
 			})
 			reconcile := func() {
 				for _, id := range order {

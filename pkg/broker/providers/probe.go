@@ -51,7 +51,7 @@ func (c *Controller) setUpProbes(mgr manager.Manager) error {
 			return c.reconcileProbe(ctx, r.Name)
 		}))
 	if err != nil {
-		return fmt.Errorf("probes: %w", err)
+		return fmt.Errorf("probe controller: %w", err)
 	}
 	return nil
 }
@@ -164,7 +164,7 @@ func (c *Controller) reads(ctx context.Context, id string, connection *remote.Co
 		err := connection.Reads(ctx, namespace)
 		switch {
 		case err == nil:
-			return "it reads pods"
+			return "it serves reads of pods"
 		case !untrusted.Rejected(err):
 			return ""
 		}

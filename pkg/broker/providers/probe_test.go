@@ -77,7 +77,8 @@ func TestNoProviderWaitsForAnother(t *testing.T) {
 	var inAPI []client.Object
 	ids := []string{"hanging", "answering", "broken", "unconnected"}
 	for _, id := range ids {
-		inAPI = append(inAPI, &v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: id}}, peeringtest.Tenant(id), &offloadingv1beta1.VirtualNode{
+		cluster := &v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: id}}
+		inAPI = append(inAPI, cluster, peeringtest.Tenant(id), &offloadingv1beta1.VirtualNode{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-" + id, Name: id + "-1"},
 			Spec:       offloadingv1beta1.VirtualNodeSpec{ClusterID: liqov1beta1.ClusterID(id)},
 		})
@@ -132,9 +133,12 @@ func TestALeaseIsLiveWhileItIsSeenToBeRenewed(t *testing.T) {
 		live           bool
 	}
 	for name, looks := range map[string][]look{
-		"the holder's clock is right": {{0, 0, true}, {10 * time.Second, 10 * time.Second, true}, {40 * time.Second, 10 * time.Second, true}},
+		"the holder's clock is right": {
+			{0, 0, true}, {10 * time.Second, 10 * time.Second, true}, {40 * time.Second, 10 * time.Second, true},
+		},
 		"the holder's clock is an hour slow": {
-			{0, -time.Hour, false}, {5 * time.Second, -time.Hour + 5*time.Second, true}, {30 * time.Second, -time.Hour + 30*time.Second, true},
+			{0, -time.Hour, false},
+			{5 * time.Second, -time.Hour + 5*time.Second, true}, {30 * time.Second, -time.Hour + 30*time.Second, true},
 		},
 		"the holder's clock is an hour fast, and the holder is gone": {
 			{0, time.Hour, true}, {30 * time.Second, time.Hour, true}, {31 * time.Second, time.Hour, false},
@@ -152,7 +156,8 @@ func TestALeaseIsLiveWhileItIsSeenToBeRenewed(t *testing.T) {
 			for i, look := range looks {
 				now.SetTime(noon.Add(look.after))
 				lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "q1"}, Spec: coordinationv1.LeaseSpec{
-					HolderIdentity: ptr.To("vk"), LeaseDurationSeconds: ptr.To(int32(15)), RenewTime: &metav1.MicroTime{Time: noon.Add(look.renewed)},
+					HolderIdentity: ptr.To("vk"), LeaseDurationSeconds: ptr.To(int32(15)),
+					RenewTime: &metav1.MicroTime{Time: noon.Add(look.renewed)},
 				}}
 				_, err := leases.Create(t.Context(), lease, metav1.CreateOptions{})
 				if kerrors.IsAlreadyExists(err) {
@@ -188,7 +193,8 @@ func TestALeaseTellsWhenAProviderAnswered(t *testing.T) {
 			home, now := kubefake.NewClientset(), clocktesting.NewFakePassiveClock(noon)
 			c := New(Config{Home: home, Clock: now, ProbeTimeout: time.Second})
 			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "q1"}, Spec: coordinationv1.LeaseSpec{
-				HolderIdentity: ptr.To("vk"), LeaseDurationSeconds: ptr.To(int32(15)), RenewTime: &metav1.MicroTime{Time: noon.Add(-time.Hour)},
+				HolderIdentity: ptr.To("vk"), LeaseDurationSeconds: ptr.To(int32(15)),
+				RenewTime: &metav1.MicroTime{Time: noon.Add(-time.Hour)},
 			}}
 			require.NoError(t, home.Tracker().Add(lease))
 			_, known := c.kubeletLease(t.Context(), "q", "tenant", "q1")

@@ -41,7 +41,8 @@ func statusOf(pc *v1alpha1.ProviderCluster, known *state.Provider, in objects, n
 		ready := known.Kubelets[vn.Name] && servesNode(vn, node)
 		closed := closedOf(known, vn.Name)
 		status.VirtualNodes = append(status.VirtualNodes, v1alpha1.VirtualNodeStatus{
-			Name: vn.Name, Ready: ready, Pods: int32(at.Pods), Resources: amounts(hard, at.Resources), Closed: closed, Reserved: reservedOf(known, vn.Name),
+			Name: vn.Name, Ready: ready, Pods: int32(at.Pods),
+			Resources: amounts(hard, at.Resources), Closed: closed, Reserved: reservedOf(known, vn.Name),
 			Reason: reasonOf(vn, ready, in.sharedNames.Has(vn.Name), known.Kubelets[vn.Name], closed),
 		})
 		status.Pods += int32(at.Pods)
@@ -121,7 +122,8 @@ func setStartsPods(status *v1alpha1.ProviderClusterStatus, generation int64) {
 	}
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: v1alpha1.ProviderStartsPods, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPodsDoNotStart,
-		Message:            untrusted.Text("pods that were assigned there did not start; one a minute is tried: " + strings.Join(closed, ", ")),
+		Message: untrusted.Text("pods assigned there did not start, so only one pod per minute is tried: " +
+			strings.Join(closed, ", ")),
 		ObservedGeneration: generation,
 	})
 }
@@ -201,8 +203,8 @@ func kubeletReady(known *state.Provider, virtualNodes []v1alpha1.VirtualNodeStat
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonLeaseLive, ""
 	case slices.ContainsFunc(virtualNodes, func(vn v1alpha1.VirtualNodeStatus) bool { return known.Kubelets[vn.Name] }):
 		c.Reason = v1alpha1.ReasonServesAnotherNode
-		c.Message = "its virtual kubelet was not started with --broker-node of this broker: the VirtualNode is older than " +
-			"the options that set it, and has to be created again"
+		c.Message = "its virtual kubelet was not started with --broker-node of this broker: recreate the VirtualNode, " +
+			"which is older than the options that set the flag"
 	}
 	return c
 }

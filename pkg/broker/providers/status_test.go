@@ -52,17 +52,36 @@ func TestConditions(t *testing.T) {
 		message   string
 	}{
 		{"one live virtual kubelet is enough", up, started("--broker-node=pool"), true, "True True True True True", ""},
-		{"a provider that was not probed is not ready", state.Provider{}, started("--broker-node=pool"), true, "False Unknown Unknown True True", "Reachable: NotProbedYet"},
-		{"nor is one whose first probe failed", failedOnce, started("--broker-node=pool"), true, "False Unknown True True True", "Reachable: NotAnsweredYet, no answer within 3s"},
-		{"an outage that the leader before saw goes on", restarted, started("--broker-node=pool"), true, "False False Unknown True True", "Reachable: NoAnswer, no answer within 3s"},
-		{"an unreachable provider has the reason", unreachable, started("--broker-node=pool"), true, "False False True True True", "Reachable: NoAnswer, no answer within 3s"},
-		{"one that rejects the broker is not unreachable", rejects, started("--broker-node=pool"), true, "False Unknown True True True", "Reachable: Rejects, /readyz answers with the status 401"},
-		{"nor one that a virtual kubelet reaches", reached, started("--broker-node=pool"), true, "False Unknown True True True", "Reachable: KubeletReaches, no answer within 3s"},
-		{"without a virtual kubelet no pod can be forwarded", silent, started("--broker-node=pool"), true, "False True False True True", "KubeletReady: LeaseLost, no virtual kubelet holds a live lease"},
-		{"a virtual kubelet of another node is of no use", up, other, true, "False True False True True", "KubeletReady: ServesAnotherNode, its virtual kubelet " +
-			"was not started with --broker-node of this broker: the VirtualNode is older than the options that set it, and has to be created again"},
-		{"without a network the pods cannot be reached", up, started("--broker-node=pool"), false, "False True True False True", "NetworkReady: NotConnected, the network to the provider is not established"},
-		{"moved pods that are left do not concern readiness", unclean, started("--broker-node=pool"), true, "True True True True False", ""},
+		{"a provider that was not probed is not ready",
+			state.Provider{}, started("--broker-node=pool"), true, "False Unknown Unknown True True",
+			"Reachable: NotProbedYet"},
+		{"nor is one whose first probe failed",
+			failedOnce, started("--broker-node=pool"), true, "False Unknown True True True",
+			"Reachable: NotAnsweredYet, no answer within 3s"},
+		{"an outage that the leader before saw goes on",
+			restarted, started("--broker-node=pool"), true, "False False Unknown True True",
+			"Reachable: NoAnswer, no answer within 3s"},
+		{"an unreachable provider has the reason",
+			unreachable, started("--broker-node=pool"), true, "False False True True True",
+			"Reachable: NoAnswer, no answer within 3s"},
+		{"one that rejects the broker is not unreachable",
+			rejects, started("--broker-node=pool"), true, "False Unknown True True True",
+			"Reachable: Rejects, /readyz answers with the status 401"},
+		{"nor one that a virtual kubelet reaches",
+			reached, started("--broker-node=pool"), true, "False Unknown True True True",
+			"Reachable: KubeletReaches, no answer within 3s"},
+		{"without a virtual kubelet no pod can be forwarded",
+			silent, started("--broker-node=pool"), true, "False True False True True",
+			"KubeletReady: LeaseLost, no virtual kubelet holds a live lease"},
+		{"a virtual kubelet of another node is of no use",
+			up, other, true, "False True False True True", "KubeletReady: ServesAnotherNode, its virtual kubelet " +
+				"was not started with --broker-node of this broker: recreate the VirtualNode, " +
+				"which is older than the options that set the flag"},
+		{"without a network the pods cannot be reached",
+			up, started("--broker-node=pool"), false, "False True True False True",
+			"NetworkReady: NotConnected, the network to the provider is not established"},
+		{"moved pods that are left do not concern readiness",
+			unclean, started("--broker-node=pool"), true, "True True True True False", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			in := objects{connected: tc.connected}
@@ -102,11 +121,15 @@ func TestAVirtualNodeThatTakesNoPodsHasTheReason(t *testing.T) {
 		ready  bool
 		filter verdict.Filter
 	}{
-		"it takes pods":                 {started("--broker-node=pool"), true, nil, "", true, verdict.Passed},
-		"it is being deleted":           {terminating, true, nil, "VirtualNode terminating", true, verdict.Terminating},
-		"its lease is not live":         {started("--broker-node=pool"), false, nil, "not ready", false, verdict.NotReady},
-		"it serves another node":        {started("--nodename=q1"), true, nil, "virtual kubelet serves another node", false, verdict.ServesAnotherNode},
-		"another one has the same name": {started("--broker-node=pool"), true, sets.New("q1"), "VirtualNode name not unique", true, verdict.NameNotUnique},
+		"it takes pods":         {started("--broker-node=pool"), true, nil, "", true, verdict.Passed},
+		"it is being deleted":   {terminating, true, nil, "VirtualNode terminating", true, verdict.Terminating},
+		"its lease is not live": {started("--broker-node=pool"), false, nil, "not ready", false, verdict.NotReady},
+		"it serves another node": {
+			started("--nodename=q1"), true, nil, "virtual kubelet serves another node", false, verdict.ServesAnotherNode,
+		},
+		"another one has the same name": {
+			started("--broker-node=pool"), true, sets.New("q1"), "VirtualNode name not unique", true, verdict.NameNotUnique,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.vn.Name = "q1"
@@ -138,13 +161,13 @@ func TestClosedSlicesAreShown(t *testing.T) {
 		"none starts": {
 			map[string]state.Closing{"q1": {Since: since, Owners: []string{"c1", "c2"}}},
 			nil, "starts no pods",
-			"pods that were assigned there did not start; one a minute is tried: q1 since 2026-03-01T12:00:00Z",
+			"pods assigned there did not start, so only one pod per minute is tried: q1 since 2026-03-01T12:00:00Z",
 			map[string]string{"c1": "starts no pods", "c3": "starts no pods"},
 		},
 		"none of one owner starts": {
 			map[string]state.Closing{"q1": {Since: since, Owners: []string{"c1"}}},
 			nil, "",
-			"pods that were assigned there did not start; one a minute is tried: q1 since 2026-03-01T12:00:00Z (pods of c1)",
+			"pods assigned there did not start, so only one pod per minute is tried: q1 since 2026-03-01T12:00:00Z (pods of c1)",
 			map[string]string{"c1": "starts no pods", "c2": "fits"},
 		},
 		"a pod waits for it": {

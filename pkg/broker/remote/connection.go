@@ -80,7 +80,9 @@ type Connections struct {
 
 // NewConnections reads the kubeconfigs from Secrets of the home cluster. Providers see the user agent. The proxies are
 // those that kubeconfigs may name (untrusted.Config).
-func NewConnections(home kubernetes.Interface, identities identitymanager.IdentityReader, userAgent string, proxies ...string) *Connections {
+func NewConnections(
+	home kubernetes.Interface, identities identitymanager.IdentityReader, userAgent string, proxies ...string,
+) *Connections {
 	return &Connections{
 		home: home, identities: identities, userAgent: userAgent, proxies: proxies,
 		byPlace: map[scheduler.Place]*Connection{}, refused: map[scheduler.Place]string{},
@@ -254,7 +256,7 @@ func (c *Connection) Reads(ctx context.Context, namespace string) error {
 	if body, err := result.Raw(); err != nil {
 		return err
 	} else if err := json.Unmarshal(body, &pod); err != nil || pod.Kind != "Pod" {
-		return errors.New("the answer is no pod")
+		return errors.New("the answer is not a Pod")
 	}
 	return nil
 }

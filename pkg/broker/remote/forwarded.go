@@ -145,7 +145,9 @@ func (c *Connection) Forwarded(ctx context.Context, virtualNode, namespace strin
 }
 
 func (c *Connection) shadowPods(namespace string) untrusted.Lists {
-	return untrusted.Lists{Client: c.Liqo.OffloadingV1beta1().RESTClient(), Namespace: namespace, Resource: "shadowpods", MetadataOnly: true}
+	return untrusted.Lists{
+		Client: c.Liqo.OffloadingV1beta1().RESTClient(), Namespace: namespace, Resource: "shadowpods", MetadataOnly: true,
+	}
 }
 
 func (c *Connection) pods(namespace string) untrusted.Lists {
@@ -218,7 +220,9 @@ type ShadowPod struct {
 
 // ShadowPods calls each with the next ShadowPods in a remote namespace, of all forwarders, and reports whether these
 // were the last ones. After an error it may be called with some of them again.
-func (c *Connection) ShadowPods(ctx context.Context, namespace string, at *untrusted.Progress, each func(*ShadowPod)) (done bool, err error) {
+func (c *Connection) ShadowPods(
+	ctx context.Context, namespace string, at *untrusted.Progress, each func(*ShadowPod),
+) (done bool, err error) {
 	return untrusted.Next(ctx, c.shadowPods(namespace), metav1.ListOptions{}, at, func(shadow *object) {
 		m := &shadow.Metadata
 		each(&ShadowPod{

@@ -39,7 +39,7 @@ const (
 )
 
 // errCacheLags means that the cache does not yet show the state of the API server.
-var errCacheLags = errors.New("the cache does not show yet what the API server has")
+var errCacheLags = errors.New("the cache is behind the API server")
 
 // Restorer counts, once, the resources of all assigned pods when this process begins to lead, including pods that have
 // ended. It may have been a standby for days. Before that no decision is made, and no number of pods is shown.

@@ -166,7 +166,9 @@ func TestAnOwnerClosesAVirtualNodeForItselfOnly(t *testing.T) {
 
 		// The pod's own fault, and pods that were tried there before, prove nothing about the provider.
 		for i := range 20 {
-			f.ObserveRefused(newPod(fmt.Sprint("own", i), "1"), Refusal{By: placed("q1"), Reason: PendingTooLong, Owner: "c2", OwnFault: true})
+			f.ObserveRefused(newPod(fmt.Sprint("own", i), "1"), Refusal{
+				By: placed("q1"), Reason: PendingTooLong, Owner: "c2", OwnFault: true,
+			})
 			f.ObserveRefused(newPod("again", "1"), Refusal{By: placed("q1"), Reason: PendingTooLong, Owner: "c2", Again: true})
 			f.ObserveRefused(newPod("refused", "1"), Refusal{By: placed("q1"), Reason: Refused, Owner: "c2"})
 		}
@@ -223,7 +225,8 @@ func TestAnOutageIsAsOldAsOneClockShows(t *testing.T) {
 				f := withProviders("r")
 				began := metav1.NewTime(time.Now().Add(-5 * time.Minute))
 				status := &v1alpha1.ProviderClusterStatus{Conditions: []metav1.Condition{{
-					Type: v1alpha1.ProviderReachable, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoAnswer, LastTransitionTime: began,
+					Type: v1alpha1.ProviderReachable, Status: metav1.ConditionFalse,
+					Reason: v1alpha1.ReasonNoAnswer, LastTransitionTime: began,
 				}}}
 				if tc.lasted != nil {
 					status.KPIs.Uptime.Until = ptr.To(metav1.NewTime(began.Add(*tc.lasted)))

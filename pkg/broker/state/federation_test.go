@@ -59,7 +59,8 @@ func placed(virtualNode string) scheduler.Place {
 func newPod(name, cpu string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", Name: name, UID: types.UID(name), Labels: map[string]string{v1alpha1.VirtualNodeLabel: "q1", v1alpha1.ProviderLabel: "q"},
+			Namespace: "ns", Name: name, UID: types.UID(name),
+			Labels: map[string]string{v1alpha1.VirtualNodeLabel: "q1", v1alpha1.ProviderLabel: "q"},
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)},
@@ -261,7 +262,8 @@ func (f *Federation) refusals() int {
 
 // triedAt puts a VirtualNode in back-off on a pod for the given time.
 func triedAt(pod *corev1.Pod, virtualNode string, long time.Duration) {
-	pod.Annotations = map[string]string{v1alpha1.TriesAnnotation: backoff.Tries{virtualNode: {Count: 1, Until: time.Now().Add(long)}}.Annotation()}
+	tries := backoff.Tries{virtualNode: {Count: 1, Until: time.Now().Add(long)}}
+	pod.Annotations = map[string]string{v1alpha1.TriesAnnotation: tries.Annotation()}
 }
 
 // One pod that starts nowhere would spoil the failure rate of all providers.
@@ -507,7 +509,8 @@ func TestExpressionsAreEvaluatedWithoutTheLock(t *testing.T) {
 	f := none()
 	for i := range 50 {
 		name := fmt.Sprintf("q%02d-", i)
-		f.SetProvider(name, ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{name + "1": false}}, &v1alpha1.ProviderClusterStatus{})
+		spec := ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{name + "1": false}}
+		f.SetProvider(name, spec, &v1alpha1.ProviderClusterStatus{})
 		f.Schedule(usable(name))
 	}
 	slow, err := cel.NewFilter("provider.id.split('').all(a, provider.id.split('').all(b, provider.id.split('').all(c, a + b + c != '')))")

@@ -34,7 +34,9 @@ func ofUser(user, name, cpu string) *corev1.Pod {
 	if user != "" {
 		pod.Labels["liqo.io/creator-user"] = user
 	}
-	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ShadowPod", Name: name, UID: types.UID("shadow-" + name), Controller: ptr.To(true)}}
+	pod.OwnerReferences = []metav1.OwnerReference{{
+		Kind: "ShadowPod", Name: name, UID: types.UID("shadow-" + name), Controller: ptr.To(true),
+	}}
 	return pod
 }
 
@@ -299,14 +301,27 @@ func TestTheSuccessorOfAPodIsNotBounded(t *testing.T) {
 		// kept is whether a part is kept, fits whether the next pod has it.
 		kept, fits bool
 	}{
-		"it is gone":                       {func(f *Federation) { f.gone("a") }, remade(one), true, true},
-		"it was not seen that it is gone":  {func(*Federation) {}, remade(one), false, true},
-		"its provider has evicted it":      {func(f *Federation) { f.ObserveEnded(evicted, placed("q1")); f.gone("a") }, remade(one), true, true},
-		"it has succeeded":                 {func(f *Federation) { f.ObserveEnded(succeeded, placed("q1")); f.gone("a") }, remade(one), false, false},
-		"it has ended, and is nowhere":     {func(f *Federation) { f.ObserveGone(name(one), one.UID) }, remade(one), false, false},
-		"another ShadowPod has its name":   {func(f *Federation) { f.gone("a") }, another, true, false},
-		"the ShadowPod is gone":            {func(f *Federation) { f.gone("a"); f.ObserveNoSuccessor(name(one)) }, remade(one), false, false},
-		"it is made again after a minute":  {func(f *Federation) { f.gone("a"); time.Sleep(successorWithin); f.expire(f.cfg.Clock.Now()) }, remade(one), false, false},
+		"it is gone":                      {func(f *Federation) { f.gone("a") }, remade(one), true, true},
+		"it was not seen that it is gone": {func(*Federation) {}, remade(one), false, true},
+		"its provider has evicted it": {func(f *Federation) {
+			f.ObserveEnded(evicted, placed("q1"))
+			f.gone("a")
+		}, remade(one), true, true},
+		"it has succeeded": {func(f *Federation) {
+			f.ObserveEnded(succeeded, placed("q1"))
+			f.gone("a")
+		}, remade(one), false, false},
+		"it has ended, and is nowhere":   {func(f *Federation) { f.ObserveGone(name(one), one.UID) }, remade(one), false, false},
+		"another ShadowPod has its name": {func(f *Federation) { f.gone("a") }, another, true, false},
+		"the ShadowPod is gone": {func(f *Federation) {
+			f.gone("a")
+			f.ObserveNoSuccessor(name(one))
+		}, remade(one), false, false},
+		"it is made again after a minute": {func(f *Federation) {
+			f.gone("a")
+			time.Sleep(successorWithin)
+			f.expire(f.cfg.Clock.Now())
+		}, remade(one), false, false},
 		"an administrator makes the other": {func(f *Federation) { f.gone("a") }, newPod("a", "1"), true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -436,7 +451,8 @@ func TestTheGrantRefusesNoPodThatItsSlicesAdmit(t *testing.T) {
 				i = rapid.IntRange(0, len(pods)-1).Draw(t, "pod")
 				p = pods[i]
 			}
-			switch step := rapid.SampledFrom([]string{"create", "create", "move", "evict", "delete", "refuse", "slice", "lead"}).Draw(t, "step"); {
+			steps := []string{"create", "create", "move", "evict", "delete", "refuse", "slice", "lead"}
+			switch step := rapid.SampledFrom(steps).Draw(t, "step"); {
 			case step == "create":
 				if left := quota[user] - used[user]; left > 0 {
 					p = of.create(t, user, rapid.Int64Range(1, left).Draw(t, "cpu"))
@@ -495,7 +511,8 @@ func TestNoLabelsHaveMoreThanTheGrants(t *testing.T) {
 				i = rapid.IntRange(0, len(pods)-1).Draw(t, "pod")
 				p = pods[i]
 			}
-			switch step := rapid.SampledFrom([]string{"create", "create", "create", "relabel", "move", "evict", "delete", "grow"}).Draw(t, "step"); {
+			steps := []string{"create", "create", "create", "relabel", "move", "evict", "delete", "grow"}
+			switch step := rapid.SampledFrom(steps).Draw(t, "step"); {
 			case step == "create":
 				p = of.create(t, labels.Draw(t, "user"), rapid.SampledFrom([]int64{1, 500, 1000}).Draw(t, "cpu"))
 				pods = append(pods, p)
@@ -534,7 +551,9 @@ func TestNoLabelsHaveMoreThanTheGrants(t *testing.T) {
 
 func BenchmarkWakeWithinGrants(f *testing.B) {
 	known := manyBeyond(10_000)
-	for name, milli := range map[string]int64{"nothing fits": 999, "one of all that would fit": 1999, "as many as are tried at once": 1 << 40} {
+	for name, milli := range map[string]int64{
+		"nothing fits": 999, "one of all that would fit": 1999, "as many as are tried at once": 1 << 40,
+	} {
 		f.Run(name, func(f *testing.B) {
 			for f.Loop() {
 				known.grant(users{"one": milli})

@@ -387,7 +387,8 @@ func (f *Federation) ReserveElsewhere(of *scheduler.Pod, policy *scheduler.Polic
 	}
 	p.reserved = true
 	f.assign(scheduler.Assignment{
-		UID: other.UID, Use: other.Use, Place: scheduler.Place{Provider: into.Provider, VirtualNode: into.VirtualNode}, Requests: of.Requests,
+		UID: other.UID, Use: other.Use,
+		Place: scheduler.Place{Provider: into.Provider, VirtualNode: into.VirtualNode}, Requests: of.Requests,
 	})
 	return true
 }

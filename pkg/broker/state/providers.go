@@ -365,7 +365,8 @@ func (f *Federation) Provider(id string) (Provider, bool) {
 		Kubelets: maps.Clone(p.last.Kubelets), Draining: p.movesDependOn.draining,
 		Unclean: p.unclean, Answers: p.unreachableSince.IsZero() && p.last.Answered, Moved: p.moved,
 		RemoteNamespaces: p.spec.RemoteNamespaces, Granted: resources.Amounts{},
-		KPIs: p.tracker.Status(), Assigned: map[string]Assigned{}, MovesWaiting: f.movesWaiting(id), Closed: p.closedOf(), Reserved: f.reservedOf(id),
+		KPIs: p.tracker.Status(), Assigned: map[string]Assigned{},
+		MovesWaiting: f.movesWaiting(id), Closed: p.closedOf(), Reserved: f.reservedOf(id),
 		ProbesAnswered: p.answered, ProbesFailed: p.failed, Assignments: p.assignments, Refusals: maps.Clone(p.refusals),
 	}
 	for i := range p.scheduled.Slices {

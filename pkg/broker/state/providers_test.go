@@ -515,23 +515,44 @@ func TestOnlyASilentProviderIsUnreachable(t *testing.T) {
 		unusable    bool
 		reason      string
 	}{
-		"it answers":                             {probes: []Probe{up(0), up(s)}},
-		"it is silent":                           {probes: []Probe{down(s), down(2 * s)}, unreachable: noon.Add(s)},
-		"it rejects the broker once":             {probes: []Probe{up(0), alive(s)}},
-		"it rejects the broker":                  {probes: []Probe{up(0), alive(s), alive(2 * s)}, unusable: true, reason: v1alpha1.ReasonRejects},
-		"it has rejected every leader":           {probes: []Probe{alive(s), alive(2 * s)}, unusable: true, reason: v1alpha1.ReasonRejects},
-		"it rejects, and is silent then":         {probes: []Probe{alive(s), alive(2 * s), down(3 * s), down(4 * s)}, unreachable: noon.Add(3 * s)},
-		"it rejects, and is silent once":         {probes: []Probe{alive(s), down(2 * s)}, unusable: true},
-		"it is silent, and rejects once":         {probes: []Probe{down(s), down(2 * s), alive(3 * s)}, unreachable: noon.Add(s)},
-		"it is silent, and rejects then":         {probes: []Probe{down(s), down(2 * s), alive(3 * s), alive(4 * s)}, unusable: true, reason: v1alpha1.ReasonRejects},
-		"it rejects, and answers then":           {probes: []Probe{alive(s), alive(2 * s), up(3 * s)}},
-		"a virtual kubelet reaches it":           {probes: []Probe{reachedBy(5*s, 4*s), reachedBy(10*s, 9*s)}, unusable: true, reason: v1alpha1.ReasonKubeletReaches},
-		"a virtual kubelet has reached it":       {probes: []Probe{reachedBy(5*s, -6*s), reachedBy(10*s, -6*s)}, unreachable: noon.Add(5 * s)},
-		"a virtual kubelet reached it for long":  {probes: []Probe{reachedBy(5*s, 4*s), reachedBy(10*s, 9*s), reachedBy(30*s, 9*s)}, unreachable: noon.Add(9 * s)},
-		"a lease is not read once":               {probes: []Probe{reachedBy(5*s, 4*s), reachedBy(10*s, 9*s), reachedBy(15*s, 14*s), down(20 * s)}, unusable: true, reason: v1alpha1.ReasonKubeletReaches},
-		"a lease is read no more":                {probes: []Probe{reachedBy(5*s, 4*s), reachedBy(10*s, 9*s), down(15 * s), down(30 * s)}, unreachable: noon.Add(9 * s)},
-		"a virtual kubelet reaches it again":     {probes: []Probe{down(5 * s), down(10 * s), reachedBy(15*s, 14*s)}, unusable: true, reason: v1alpha1.ReasonKubeletReaches},
-		"a lease that says it without an end":    {probes: []Probe{reachedBy(5*s, s), reachedBy(10*s, s), reachedBy(15*s, s), reachedBy(20*s, s)}, unreachable: noon.Add(5 * s)},
+		"it answers":                 {probes: []Probe{up(0), up(s)}},
+		"it is silent":               {probes: []Probe{down(s), down(2 * s)}, unreachable: noon.Add(s)},
+		"it rejects the broker once": {probes: []Probe{up(0), alive(s)}},
+		"it rejects the broker": {
+			probes: []Probe{up(0), alive(s), alive(2 * s)}, unusable: true, reason: v1alpha1.ReasonRejects,
+		},
+		"it has rejected every leader": {probes: []Probe{alive(s), alive(2 * s)}, unusable: true, reason: v1alpha1.ReasonRejects},
+		"it rejects, and is silent then": {
+			probes: []Probe{alive(s), alive(2 * s), down(3 * s), down(4 * s)}, unreachable: noon.Add(3 * s),
+		},
+		"it rejects, and is silent once": {probes: []Probe{alive(s), down(2 * s)}, unusable: true},
+		"it is silent, and rejects once": {probes: []Probe{down(s), down(2 * s), alive(3 * s)}, unreachable: noon.Add(s)},
+		"it is silent, and rejects then": {
+			probes: []Probe{down(s), down(2 * s), alive(3 * s), alive(4 * s)}, unusable: true, reason: v1alpha1.ReasonRejects,
+		},
+		"it rejects, and answers then": {probes: []Probe{alive(s), alive(2 * s), up(3 * s)}},
+		"a virtual kubelet reaches it": {
+			probes: []Probe{reachedBy(5*s, 4*s), reachedBy(10*s, 9*s)}, unusable: true, reason: v1alpha1.ReasonKubeletReaches,
+		},
+		"a virtual kubelet has reached it": {
+			probes: []Probe{reachedBy(5*s, -6*s), reachedBy(10*s, -6*s)}, unreachable: noon.Add(5 * s),
+		},
+		"a virtual kubelet reached it for long": {
+			probes: []Probe{reachedBy(5*s, 4*s), reachedBy(10*s, 9*s), reachedBy(30*s, 9*s)}, unreachable: noon.Add(9 * s),
+		},
+		"a lease is not read once": {
+			probes:   []Probe{reachedBy(5*s, 4*s), reachedBy(10*s, 9*s), reachedBy(15*s, 14*s), down(20 * s)},
+			unusable: true, reason: v1alpha1.ReasonKubeletReaches,
+		},
+		"a lease is read no more": {
+			probes: []Probe{reachedBy(5*s, 4*s), reachedBy(10*s, 9*s), down(15 * s), down(30 * s)}, unreachable: noon.Add(9 * s),
+		},
+		"a virtual kubelet reaches it again": {
+			probes: []Probe{down(5 * s), down(10 * s), reachedBy(15*s, 14*s)}, unusable: true, reason: v1alpha1.ReasonKubeletReaches,
+		},
+		"a lease that says it without an end": {
+			probes: []Probe{reachedBy(5*s, s), reachedBy(10*s, s), reachedBy(15*s, s), reachedBy(20*s, s)}, unreachable: noon.Add(5 * s),
+		},
 		"the broker reaches it, no kubelet does": {probes: []Probe{up(0), up(s)}},
 	} {
 		t.Run(name, func(t *testing.T) {

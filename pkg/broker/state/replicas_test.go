@@ -45,7 +45,9 @@ func TestWhichReplicasMayMove(t *testing.T) {
 		"all are available":          {1, func([]*corev1.Pod) {}, true, ""},
 		"one is not":                 {1, away, false, "maxUnavailable is 1 of 3 replicas, and 1 is unavailable: b"},
 		"one is not, and two may be": {2, away, true, ""},
-		"one has left its provider":  {1, func(pods []*corev1.Pod) { delete(pods[2].Labels, v1alpha1.VirtualNodeLabel) }, false, "maxUnavailable is 1 of 3 replicas, and 1 is unavailable: c"},
+		"one has left its provider": {1, func(pods []*corev1.Pod) {
+			delete(pods[2].Labels, v1alpha1.VirtualNodeLabel)
+		}, false, "maxUnavailable is 1 of 3 replicas, and 1 is unavailable: c"},
 		"none of the others is": {1, func(pods []*corev1.Pod) {
 			setReady(pods[2], corev1.ConditionFalse)
 			setReady(pods[1], corev1.ConditionUnknown)

@@ -66,7 +66,8 @@ func (f *Federation) VirtualNode(at scheduler.Place) VirtualNode {
 	}
 	vn := VirtualNode{
 		Known: true, Confirmed: p.confirmed,
-		Draining: p.spec.Draining || p.spec.VirtualNodes[at.VirtualNode], Drained: p.spec.Draining, Terminating: p.spec.VirtualNodes[at.VirtualNode],
+		Draining: p.spec.Draining || p.spec.VirtualNodes[at.VirtualNode],
+		Drained:  p.spec.Draining, Terminating: p.spec.VirtualNodes[at.VirtualNode],
 		Started: p.started[at.VirtualNode], Unusable: p.confirmed && p.unusable(),
 	}
 	// The state that the previous leader saw is not enough: a restart moves nothing.

@@ -261,7 +261,7 @@ func (c *Checker) Check(ctx context.Context, via scheduler.Place) time.Duration 
 }
 
 // errNoConnection means that this leader has no kubeconfig of the provider.
-var errNoConnection = errors.New("no kubeconfig of the provider")
+var errNoConnection = errors.New("no kubeconfig for the provider")
 
 // pending returns the open questions. Lists that no question waits for any more are forgotten.
 func (c *Checker) pending(via scheduler.Place) map[group][]*question {
@@ -392,8 +392,8 @@ func (c *Checker) readEnds(ctx context.Context, connection *remote.Connection, q
 		read++
 		end, err := connection.End(ctx, q.pod.RemoteNamespace, name, there.ShadowPod)
 		if err != nil {
-			c.Log.Info("Cannot read whether a pod that leaves has ended", "pod", q.pod.Name, "virtualNode", q.pod.VirtualNode,
-				"error", untrusted.Text(err.Error()))
+			c.Log.Info("Cannot read the ShadowPod of a pod that leaves its provider, retrying with the next check",
+				"pod", q.pod.Name, "virtualNode", q.pod.VirtualNode, "error", untrusted.Text(err.Error()))
 			return // The next check tries again.
 		}
 		if q.endRead = end == nil; end != nil {
@@ -413,7 +413,9 @@ func of(f remote.Forwarded, uid types.UID) remote.Forwarded {
 
 // deleteOrphans deletes the ShadowPods of pods whose virtual kubelet is gone. One without a pod stays until it was
 // read.
-func (c *Checker) deleteOrphans(ctx context.Context, connection *remote.Connection, questions []*question, found map[string]remote.Forwarded) {
+func (c *Checker) deleteOrphans(
+	ctx context.Context, connection *remote.Connection, questions []*question, found map[string]remote.Forwarded,
+) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	for _, q := range questions {

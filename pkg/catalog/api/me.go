@@ -4,7 +4,7 @@ package api
 type Me struct {
 	User string `json:"user,omitempty" doc:"The Kubernetes user; absent for an anonymous caller"`
 	// Consumer is absent for an operator.
-	Consumer string `json:"consumer,omitempty" doc:"The id of the consumer on whose behalf the caller acts"`
+	Consumer string `json:"consumer,omitempty" doc:"The id of the consumer that the caller acts for"`
 	Can      Can    `json:"can"`
 	Services Served `json:"services"`
 }

@@ -15,7 +15,7 @@ type Provider struct {
 	Cordoned bool   `json:"cordoned" doc:"Whether it is cordoned: it gets no new pods"`
 	Draining bool   `json:"draining" doc:"Whether it is drained: its pods move to other providers"`
 	Ready    bool   `json:"ready" doc:"Whether pods can be assigned to it"`
-	Selected *bool  `json:"selected,omitempty" doc:"Whether the consumer on whose behalf the caller asks selected it; absent without a consumer"`
+	Selected *bool  `json:"selected,omitempty" doc:"Whether the consumer that the caller acts for selected it; absent without a consumer"`
 
 	Region     string            `json:"region,omitempty" doc:"The region, of the operator's attributes"`
 	Price      *float64          `json:"price,omitempty" doc:"Per CPU and hour"`

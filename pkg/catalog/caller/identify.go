@@ -18,7 +18,7 @@ var (
 	// ErrInvalidToken means that the API server does not know the bearer token.
 	ErrInvalidToken = errors.New("the bearer token is not valid: it is unknown to the API server, or has expired")
 	// ErrUnavailable means that the API server could not review the caller.
-	ErrUnavailable = errors.New("the API server cannot be asked")
+	ErrUnavailable = errors.New("the API server cannot review the caller")
 )
 
 // LimitError means that a caller has exceeded its allowance.

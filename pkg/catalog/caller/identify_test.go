@@ -104,7 +104,8 @@ func TestWhoCalls(t *testing.T) {
 		"a token without a scheme is no token": {authorization: "good"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			i := NewIdentifier(&reviewer{}, certificates{}, NewAllowances(Limits{PerSecond: 10, Burst: 10}, nil, clock.RealClock{}), clock.RealClock{})
+			i := NewIdentifier(&reviewer{}, certificates{},
+				NewAllowances(Limits{PerSecond: 10, Burst: 10}, nil, clock.RealClock{}), clock.RealClock{})
 			got, err := i.Identify(request(here, tc.authorization, tc.certificate))
 			if tc.err != nil {
 				require.ErrorIs(t, err, tc.err)

@@ -12,7 +12,7 @@ import (
 )
 
 // ErrStranger means that a request needs an identified caller.
-var ErrStranger = errors.New("this needs a bearer token, or a client certificate of the cluster's CA")
+var ErrStranger = errors.New("authentication required: send a bearer token, or a client certificate signed by the cluster's CA")
 
 // NeedKnown returns an ErrStranger unless the caller is identified.
 func (c *Caller) NeedKnown() error {
@@ -225,7 +225,7 @@ func (r *Rights) NeedToActFor(ctx context.Context, who *Caller, consumer string)
 		}
 	}
 	return &ForbiddenError{What: fmt.Sprintf(
-		"act for consumer %q: that is to create resourceslices.authentication.liqo.io in its tenant namespace", consumer)}
+		"act for consumer %q: this requires create on resourceslices.authentication.liqo.io in its tenant namespace", consumer)}
 }
 
 // Consumer returns the consumer that a caller belongs to and may act for; "" if there is none.

@@ -68,13 +68,19 @@ func TestOnWhoseBehalf(t *testing.T) {
 		supposed string
 		acts     []string
 	}{
-		"a stranger":                                        {},
-		"the control plane of a consumer":                   {user: "c1", organizations: []string{"liqo.io"}, supposed: "c1", acts: []string{"c1"}},
-		"one that has another consumer written there":       {user: "c1", organizations: []string{"liqo.io", "c2"}, acts: []string{"c1"}},
-		"a control plane that was given no right":           {user: "c2", organizations: []string{"liqo.io"}},
-		"the identity of a slice, which has no right":       {user: "slice-1", organizations: []string{"c1"}},
-		"the identity of a slice that was given the right":  {user: "slice", organizations: []string{"c2"}, supposed: "c2", acts: []string{"c2"}},
-		"a service account in the tenant namespace":         {user: "system:serviceaccount:liqo-tenant-c1:x", supposed: "c1", acts: []string{"c1"}},
+		"a stranger": {},
+		"the control plane of a consumer": {
+			user: "c1", organizations: []string{"liqo.io"}, supposed: "c1", acts: []string{"c1"},
+		},
+		"one that has another consumer written there": {user: "c1", organizations: []string{"liqo.io", "c2"}, acts: []string{"c1"}},
+		"a control plane that was given no right":     {user: "c2", organizations: []string{"liqo.io"}},
+		"the identity of a slice, which has no right": {user: "slice-1", organizations: []string{"c1"}},
+		"the identity of a slice that was given the right": {
+			user: "slice", organizations: []string{"c2"}, supposed: "c2", acts: []string{"c2"},
+		},
+		"a service account in the tenant namespace": {
+			user: "system:serviceaccount:liqo-tenant-c1:x", supposed: "c1", acts: []string{"c1"},
+		},
 		"one there that was given no right":                 {user: "system:serviceaccount:liqo-tenant-c2:x"},
 		"one elsewhere must say so":                         {user: "system:serviceaccount:ops:x", acts: []string{"c1"}},
 		"an operator must say so":                           {user: "admin", acts: []string{"c1", "c2"}},
@@ -162,7 +168,8 @@ func TestWhatDoesNotExistIsRefusedAsWhatDoes(t *testing.T) {
 	}
 	none := &Caller{User: &user.DefaultInfo{Name: "none"}}
 	require.ErrorContains(t, rights.NeedToActFor(t.Context(), none, "c3"), "you may not act for")
-	require.True(t, permissions["refused create resourceslices of consumer c3/"], "a consumer that there is not costs as much as one that there is")
+	require.True(t, permissions["refused create resourceslices of consumer c3/"],
+		"a consumer that there is not costs as much as one that there is")
 	rights.Authorizer = rbac{"broken": true}
 	var limit *LimitError
 	require.ErrorAs(t, rights.NeedToActFor(t.Context(), none, "c3"), &limit)

@@ -52,7 +52,7 @@ func Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
-			http.Error(w, "405: only GET and HEAD", http.StatusMethodNotAllowed)
+			http.Error(w, "method not allowed: use GET or HEAD", http.StatusMethodNotAllowed)
 			return
 		}
 		f, ok := files[r.URL.Path]

@@ -119,7 +119,8 @@ func (c *Catalog) toggle(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if len(nodes) == 0 {
-		return nil, problem.New(http.StatusNotFound, "there is no such cluster, or it has no virtual node: there is no outgoing peering with it")
+		return nil, problem.New(http.StatusNotFound,
+			"cluster not found, or it has no virtual node because there is no outgoing peering with it")
 	}
 	out := toggled{ID: id, Enabled: enable == "true"}
 	for i := range nodes {
@@ -127,7 +128,7 @@ func (c *Catalog) toggle(r *http.Request) (any, error) {
 			return nil, err
 		}
 	}
-	c.Log.Info("A cluster was enabled or disabled", "cluster", id, "enabled", out.Enabled, "caller", who.Name())
+	c.Log.Info("Set the enabled state of a cluster", "cluster", id, "enabled", out.Enabled, "caller", who.Name())
 	return out, nil
 }
 

@@ -83,8 +83,8 @@ func (c *Catalog) Handler() http.Handler {
 			c.mux.ServeHTTP(w, r)
 			return
 		}
-		problem.New(http.StatusNotFound, "Liqo v0.x is installed in this cluster: there are GET "+clustersPath+", and POST and GET "+
-			toggle.Path+", and nothing else").Write(w)
+		problem.New(http.StatusNotFound, "path not found: with Liqo v0.x the catalog serves only GET "+clustersPath+", and POST and GET "+
+			toggle.Path).Write(w)
 	})))
 	return middleware.Secured(c.guard.Bounded(c.guard.Observed(c.routeOf, answers)))
 }

@@ -81,10 +81,10 @@ func (g *Guard) Observed(routeOf func(*http.Request) *Route, next http.Handler) 
 		defer func() {
 			cause := recover()
 			if cause != nil && cause != http.ErrAbortHandler { //nolint:errorlint // It is that value.
-				g.Log.Error(fmt.Errorf("panic: %v", cause), "A request failed", "method", r.Method, "route", route.Path,
+				g.Log.Error(fmt.Errorf("panic: %v", cause), "Recovered from a panic in a request", "method", r.Method, "route", route.Path,
 					"stack", string(debug.Stack()))
 				if answer.status == 0 {
-					problem.New(http.StatusInternalServerError, "the catalog failed; see its log").Write(answer)
+					problem.New(http.StatusInternalServerError, "internal error: see the catalog's log").Write(answer)
 				}
 			}
 			g.Metrics.observe(route.Path, r.Method, answer.status, g.Clock.Since(begin))
@@ -141,7 +141,7 @@ func (g *Guard) Guarded(next http.Handler) http.Handler {
 			return
 		}
 		if err := g.Origins.Check(r); err != nil {
-			g.Refuse(w, "cross_origin", problem.New(http.StatusForbidden, "a page of another origin may not write here"))
+			g.Refuse(w, "cross_origin", problem.New(http.StatusForbidden, "cross-origin writes are not allowed"))
 			return
 		}
 		who, err := g.Identifier.Identify(r)
@@ -207,14 +207,14 @@ func checkQuery(r *http.Request, route *Route) *problem.Problem {
 	}
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		p.Errors = append(p.Errors, problem.Fault("query", "it is not encoded as a query is"))
+		p.Errors = append(p.Errors, problem.Fault("query", "must be URL-encoded"))
 	}
 	for name, values := range query {
 		switch {
 		case len(values) > 1:
-			p.Errors = append(p.Errors, problem.Fault("query."+name, "it is given more than once"))
+			p.Errors = append(p.Errors, problem.Fault("query."+name, "must not be repeated"))
 		case !route.AnyParameter && route.Path != "" && !route.Parameters.Has(name):
-			p.Errors = append(p.Errors, problem.Fault("query."+name, "there is no such parameter here"))
+			p.Errors = append(p.Errors, problem.Fault("query."+name, "unknown parameter"))
 		}
 	}
 	if len(p.Errors) == 0 {
@@ -228,7 +228,7 @@ func (g *Guard) Filled(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.Synced() {
 			g.Refuse(w, "not_ready", problem.New(http.StatusServiceUnavailable,
-				"the catalog is starting and has not read the federation yet").RetryAfter(time.Second))
+				"the catalog is starting: its caches are not synced yet").RetryAfter(time.Second))
 			return
 		}
 		next.ServeHTTP(w, r)

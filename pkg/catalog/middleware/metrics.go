@@ -22,7 +22,7 @@ func NewMetrics() *Metrics {
 	return &Metrics{
 		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "liqo_catalog_request_duration_seconds",
-			Help:    "Duration of requests, by the template of their route; of streams, how long they were open.",
+			Help:    "Duration of requests by route template; for event streams, how long they were open.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60, 600},
 		}, []string{"route", "method", "code"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -37,7 +37,7 @@ func (m *Metrics) Register(registry prometheus.Registerer, streams func() int) e
 	for _, collector := range []prometheus.Collector{
 		m.requests, m.refusals,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "liqo_catalog_streams", Help: "Streams of changes that are open.",
+			Name: "liqo_catalog_streams", Help: "Open event streams.",
 		}, func() float64 { return float64(streams()) }),
 		collectors.NewBuildInfoCollector(),
 	} {

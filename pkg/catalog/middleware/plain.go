@@ -16,9 +16,9 @@ func Plain(next http.Handler, writes, api func(*http.Request) bool) http.Handler
 		target := "https://" + r.Host + r.URL.RequestURI()
 		switch {
 		case slices.ContainsFunc(r.Header.Values("Authorization"), func(value string) bool { return value != "" }):
-			refuseInPlain(w, "credentials are not accepted over plain HTTP, where others can read them: replace them, and use "+target)
+			refuseInPlain(w, "credentials are not accepted over plain HTTP, where others can read them: rotate them, and use "+target)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead, writes(r):
-			refuseInPlain(w, "nothing is written over plain HTTP: use "+target)
+			refuseInPlain(w, "writes are not accepted over plain HTTP: use "+target)
 		case !api(r):
 			http.Redirect(w, r, target, http.StatusTemporaryRedirect) //nolint:gosec // To the host that the client asked.
 		default:

@@ -43,12 +43,12 @@ func Fault(location, message string) *huma.ErrorDetail {
 
 // InvalidQuery is the problem of an invalid parameter of the URL.
 func InvalidQuery(faults ...*huma.ErrorDetail) *Problem {
-	return New(http.StatusUnprocessableEntity, "a parameter of the URL is not valid", faults...)
+	return New(http.StatusUnprocessableEntity, "invalid query parameter", faults...)
 }
 
 // MethodNotAllowed is the problem of a method that a path does not have.
 func MethodNotAllowed(allow string) *Problem {
-	p := New(http.StatusMethodNotAllowed, "use one of the methods "+allow)
+	p := New(http.StatusMethodNotAllowed, "method not allowed: use one of "+allow)
 	p.header.Set("Allow", allow)
 	return p
 }
@@ -92,7 +92,7 @@ func Of(log logr.Logger, err error) *Problem {
 	case errors.As(err, &policy):
 		return ofPolicy(policy)
 	case errors.Is(err, view.ErrContinue):
-		return InvalidQuery(Fault("query.continue", "it is not a token of this list: begin with the first page"))
+		return InvalidQuery(Fault("query.continue", "invalid continue token: restart at the first page"))
 	case errors.Is(err, explain.ErrBusy):
 		return New(http.StatusServiceUnavailable, explain.ErrBusy.Error()).RetryAfter(time.Second)
 	}
@@ -102,8 +102,8 @@ func Of(log logr.Logger, err error) *Problem {
 	if p := ofAPIServer(log, err); p != nil {
 		return p
 	}
-	log.Error(err, "Cannot answer a request")
-	return New(http.StatusInternalServerError, "the catalog failed; see its log")
+	log.Error(err, "Failed to answer a request")
+	return New(http.StatusInternalServerError, "internal error: see the catalog's log")
 }
 
 // ofCaller returns nil if the error is not from package caller.
@@ -119,10 +119,10 @@ func ofCaller(log logr.Logger, err error) *Problem {
 	case errors.As(err, &forbidden):
 		return New(http.StatusForbidden, forbidden.Error())
 	case errors.As(err, &missing):
-		log.Error(err, "Callers cannot be reviewed")
+		log.Error(err, "Failed to review a caller")
 		return New(http.StatusInternalServerError, missing.Error())
 	case errors.Is(err, caller.ErrUnavailable):
-		log.Error(err, "Callers cannot be reviewed")
+		log.Error(err, "Failed to review a caller")
 		return New(http.StatusServiceUnavailable, caller.ErrUnavailable.Error()+", try again later").
 			RetryAfter(time.Second)
 	}
@@ -133,19 +133,21 @@ func ofCaller(log logr.Logger, err error) *Problem {
 func ofAPIServer(log logr.Logger, err error) *Problem {
 	switch {
 	case kerrors.IsNotFound(err), errors.Is(err, explain.ErrOtherNode):
-		return New(http.StatusNotFound, "it does not exist, or you may not see it")
+		return New(http.StatusNotFound, "not found, or you may not read it")
 	case errors.Is(err, orchestrator.ErrNameTaken):
 		return New(http.StatusConflict, err.Error())
 	case kerrors.IsConflict(err), kerrors.IsAlreadyExists(err):
-		return New(http.StatusConflict, "the object was written at the same time, try again").RetryAfter(time.Second)
+		return New(http.StatusConflict, "the object was modified concurrently, try again").RetryAfter(time.Second)
 	case kerrors.IsForbidden(err):
-		log.Error(err, "The catalog may not write")
+		log.Error(err, "The catalog's service account lacks a permission")
 		return New(http.StatusInternalServerError,
-			"the catalog's own service account may not do that: see docs/catalog.md")
+			"the catalog's service account lacks a permission: see docs/catalog.md")
 	case kerrors.IsServerTimeout(err), kerrors.IsTimeout(err), kerrors.IsTooManyRequests(err),
 		kerrors.IsServiceUnavailable(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		log.Error(err, "The API server does not answer")
-		return New(http.StatusServiceUnavailable, "the API server does not answer, try again later").
+		if !errors.Is(err, context.Canceled) { // Otherwise the client has closed the connection, or the catalog stops.
+			log.Error(err, "The API server is unavailable")
+		}
+		return New(http.StatusServiceUnavailable, "the API server is unavailable, try again later").
 			RetryAfter(time.Second)
 	}
 	return nil

@@ -170,12 +170,12 @@ func register[I, O any](s *Server, document huma.API, op huma.Operation, handle 
 // PageInput is the page of a list.
 type PageInput struct {
 	Limit    int    `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"The largest number of items"`
-	Continue string `query:"continue" maxLength:"1024" doc:"The continue of the page before; absent for the first page"`
+	Continue string `query:"continue" maxLength:"1024" doc:"The continue token of the previous page; absent for the first page"`
 }
 
 // ConsumerInput is the consumer on whose behalf a caller asks.
 type ConsumerInput struct {
-	Consumer string `query:"consumer" maxLength:"63" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" doc:"The id of the consumer on whose behalf to ask; by default the consumer that the caller is"`
+	Consumer string `query:"consumer" maxLength:"63" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" doc:"The id of the consumer to act for; by default the caller's own consumer"`
 }
 
 // ProviderPath names a provider.

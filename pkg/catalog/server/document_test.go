@@ -118,7 +118,10 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 		{"GET", "/api/v1/policies", "/api/v1/policies", ""},
 		{"GET", "/api/v1/explain", "/api/v1/explain?namespace=web-c1&pod=pod-of-c1", ""},
 		{"GET", "/api/v1/explain", "/api/v1/explain", ""},
-		{"POST", "/api/v1/explain", "/api/v1/explain", `{"namespace":"web-c1","requests":{"cpu":"1"},"policy":{"weights":[{"name":"price","weight":1}]}}`},
+		{
+			"POST", "/api/v1/explain", "/api/v1/explain",
+			`{"namespace":"web-c1","requests":{"cpu":"1"},"policy":{"weights":[{"name":"price","weight":1}]}}`,
+		},
 		{"POST", "/api/v1/explain", "/api/v1/explain", `{"namespace":"web-c1","requests":{"cpu":"x"}}`},
 		{"POST", "/api/v1/explain", "/api/v1/explain", `{"namespace":"web-c1","policy":{"weights":[{"name":"x","weight":1}]}}`},
 		{"POST", "/api/v1/explain", "/api/v1/explain", `{`},
@@ -135,7 +138,10 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 		{"GET", "/api/v1/events", "/api/v1/events?consumer=c9", ""},
 	} {
 		for _, who := range []string{stranger, consumer, operator, powerless} {
-			got := c.do(call{method: tc.method, path: tc.path, body: tc.body, token: callers[who].token, certificate: callers[who].certificate})
+			got := c.do(call{
+				method: tc.method, path: tc.path, body: tc.body, token: callers[who].token,
+				certificate: callers[who].certificate,
+			})
 			require.NoError(t, d.check(tc.method, tc.template, got), "%s %s by %s: %d %s", tc.method, tc.path, who, got.status, got.body)
 			checked[tc.method+" "+tc.template] = true
 		}
@@ -174,9 +180,11 @@ func TestRefusalsMatchTheDocument(t *testing.T) {
 		"one too many": {
 			of: exhausted, token: "operator", status: http.StatusTooManyRequests,
 		},
-		"by an invalid token":     {of: whole, token: "forged", status: http.StatusUnauthorized},
-		"too long":                {of: whole, query: "?q=" + strings.Repeat("x", middleware.MaxURL), status: http.StatusRequestURITooLong},
-		"with a parameter, twice": {of: whole, token: "operator", query: "?consumer=c1&consumer=c2", status: http.StatusUnprocessableEntity},
+		"by an invalid token": {of: whole, token: "forged", status: http.StatusUnauthorized},
+		"too long":            {of: whole, query: "?q=" + strings.Repeat("x", middleware.MaxURL), status: http.StatusRequestURITooLong},
+		"with a parameter, twice": {
+			of: whole, token: "operator", query: "?consumer=c1&consumer=c2", status: http.StatusUnprocessableEntity,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for pattern, route := range whole.server.routes {

@@ -40,7 +40,7 @@ type hypothesis struct {
 	Annotations map[string]string `json:"annotations,omitempty" doc:"Annotations of the pod, such as brokering.liqo.io/filter"`
 	// Requests are strings, so that each fault is reported with the name of its resource.
 	Requests map[string]string             `json:"requests,omitempty" maxProperties:"32" doc:"Quantities, by resource"`
-	Policy   *v1alpha1.PlacementPolicySpec `json:"policy,omitempty" doc:"The policy to use for the pod, whatever its selectors are; absent for the one that matches the pod"`
+	Policy   *v1alpha1.PlacementPolicySpec `json:"policy,omitempty" doc:"The policy to use for the pod, regardless of its selectors; absent for the policy that matches the pod"`
 }
 
 func (s *Server) routeExplanations(document huma.API) {
@@ -110,7 +110,7 @@ func (s *Server) mayExplain(ctx context.Context, named, namespace string) error 
 	case consumer == "":
 		return s.mayGetPods(ctx, namespace)
 	case s.View.ConsumerOfNamespace(namespace) != consumer:
-		return problem.New(http.StatusNotFound, "consumer "+consumer+" has no such namespace here")
+		return problem.New(http.StatusNotFound, "namespace not found for consumer "+consumer)
 	}
 	return nil
 }
@@ -131,11 +131,11 @@ func quantities(texts map[string]string) (corev1.ResourceList, error) {
 		amount, err := quantity.Parse(text)
 		switch {
 		case len(validation.IsQualifiedName(name)) > 0:
-			p.Errors = append(p.Errors, problem.Fault("body.requests."+name, "it is not the name of a resource"))
+			p.Errors = append(p.Errors, problem.Fault("body.requests."+name, "must be the name of a resource"))
 		case err != nil:
 			p.Errors = append(p.Errors, problem.Fault("body.requests."+name, err.Error()))
 		case amount.Sign() < 0:
-			p.Errors = append(p.Errors, problem.Fault("body.requests."+name, "it must not be negative"))
+			p.Errors = append(p.Errors, problem.Fault("body.requests."+name, "must not be negative"))
 		}
 		list[corev1.ResourceName(name)] = amount
 	}

@@ -121,7 +121,10 @@ func allowed(spec *authorizationv1.SubjectAccessReviewSpec) bool {
 // start serves a catalog until the test ends.
 func start(t *testing.T, change ...func(*catalogUnderTest)) *catalogUnderTest {
 	t.Helper()
-	c := &catalogUnderTest{t: t, view: newObserved(t), objects: federation(), log: &lines{}, ca: newAuthority(t), http: map[string]*http.Client{}}
+	c := &catalogUnderTest{
+		t: t, view: newObserved(t), objects: federation(), log: &lines{}, ca: newAuthority(t),
+		http: map[string]*http.Client{},
+	}
 	c.kube = c.apiServer()
 	c.live = clusterWith(t, c.objects)
 	c.objects = append(c.objects, policies()...)

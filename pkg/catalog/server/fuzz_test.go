@@ -19,7 +19,8 @@ func fuzzed(f *testing.F) func(t *testing.T, r *http.Request) {
 	c := &catalogUnderTest{view: newObserved(f), log: &lines{}}
 	c.kube, c.live = c.apiServer(), clusterWith(f, federation())
 	f.Cleanup(c.view.run(append(federation(), policies()...)...))
-	handler, err := New(c.config(nil, caller.Limits{PerSecond: 1e9, Burst: 1e9, Streams: 1, TotalStreams: 1})).Handler(http.NotFoundHandler())
+	limits := caller.Limits{PerSecond: 1e9, Burst: 1e9, Streams: 1, TotalStreams: 1}
+	handler, err := New(c.config(nil, limits)).Handler(http.NotFoundHandler())
 	require.NoError(f, err)
 	return func(t *testing.T, r *http.Request) {
 		r.Header.Set("Authorization", "Bearer operator")
@@ -61,18 +62,22 @@ func FuzzQuery(f *testing.F) {
 func FuzzBody(f *testing.F) {
 	do := fuzzed(f)
 	for _, body := range []string{
-		"", "{}", "[]", "null", `{"namespace":"web-c1"}`, `{"namespace":"web-c1","labels":{"app":"web"},"annotations":{"brokering.liqo.io/filter":"provider.id == 'p1'"}}`,
-		`{"namespace":"web-c1","requests":{"cpu":"1","nvidia.com/gpu":"1e3"}}`, `{"namespace":"web-c1","requests":{"cpu":"9223372036854775807E"}}`,
+		"", "{}", "[]", "null", `{"namespace":"web-c1"}`,
+		`{"namespace":"web-c1","labels":{"app":"web"},"annotations":{"brokering.liqo.io/filter":"provider.id == 'p1'"}}`,
+		`{"namespace":"web-c1","requests":{"cpu":"1","nvidia.com/gpu":"1e3"}}`,
+		`{"namespace":"web-c1","requests":{"cpu":"9223372036854775807E"}}`,
 		`{"namespace":"web-c1","requests":{"cpu":"1e-2000000000"}}`, `{"namespace":"web-c1","requests":{"cpu":"0e2000000000"}}`,
 		`{"namespace":"web-c1","policy":{"filter":"true","score":"1.0","weights":[{"name":"price","weight":1}],"failover":{"after":"5s"}}}`,
 		`{"namespace":"web-c1","policy":{"weights":null,"podSelector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]}}}`,
-		`{"selected":true}`, `{"enabled":1}`, `{"namespace":"web-c1","policy":` + strings.Repeat(`{"failover":`, 200) + `{}` + strings.Repeat(`}`, 200) + `}`,
+		`{"selected":true}`, `{"enabled":1}`,
+		`{"namespace":"web-c1","policy":` + strings.Repeat(`{"failover":`, 200) + `{}` + strings.Repeat(`}`, 200) + `}`,
 	} {
 		f.Add(body)
 	}
 	f.Fuzz(func(t *testing.T, body string) {
 		for path, method := range map[string]string{
-			"/api/v1/explain": http.MethodPost, "/api/v1/providers/p1/selected?consumer=c1": http.MethodPut, "/api/v1/providers/p1/enabled": http.MethodPut,
+			"/api/v1/explain": http.MethodPost, "/api/v1/providers/p1/selected?consumer=c1": http.MethodPut,
+			"/api/v1/providers/p1/enabled": http.MethodPut,
 		} {
 			r := httptest.NewRequest(method, path, strings.NewReader(body))
 			r.Header.Set("Content-Type", "application/json")

@@ -107,7 +107,8 @@ func TestAnAnswerIsGivenOnce(t *testing.T) {
 	}
 	c.view.set(providerOf("p1", 2))
 	require.NotEqual(t, tag, c.do(call{path: "/api/v1/providers"}).header.Get("ETag"))
-	require.Empty(t, c.do(call{method: "PUT", path: "/api/v1/providers/p1/enabled", body: `{"enabled":true}`, token: "operator"}).header.Get("ETag"))
+	write := call{method: "PUT", path: "/api/v1/providers/p1/enabled", body: `{"enabled":true}`, token: "operator"}
+	require.Empty(t, c.do(write).header.Get("ETag"))
 }
 
 func TestLargeAnswersAreCompressed(t *testing.T) {
@@ -123,7 +124,10 @@ func TestLargeAnswersAreCompressed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, plain.body, string(body))
 
-	got = c.do(call{path: "/api/v1/providers", token: "operator", header: map[string]string{"Accept-Encoding": "gzip", "If-None-Match": plain.header.Get("ETag")}})
+	got = c.do(call{
+		path: "/api/v1/providers", token: "operator",
+		header: map[string]string{"Accept-Encoding": "gzip", "If-None-Match": plain.header.Get("ETag")},
+	})
 	require.Equal(t, http.StatusNotModified, got.status)
 	require.Empty(t, c.do(call{path: "/api/v1/me", header: map[string]string{"Accept-Encoding": "gzip"}}).header.Get("Content-Encoding"))
 }
@@ -137,44 +141,89 @@ func TestWhatIsWrongWithARequest(t *testing.T) {
 		status int
 		at     string
 	}{
-		"a parameter that is not known":           {call{path: "/api/v1/providers?colour=red"}, 422, "query.colour"},
-		"one that another route knows":            {call{path: "/api/v1/providers/p1?limit=1"}, 422, "query.limit"},
-		"one that is given twice":                 {call{path: "/api/v1/providers?limit=1&limit=2"}, 422, "query.limit"},
-		"and differs in nothing":                  {call{path: "/api/v1/providers?limit=1&limit=1"}, 422, "query.limit"},
-		"no query":                                {call{path: "/api/v1/providers?limit=%zz"}, 422, "query"},
-		"semicolons in it":                        {call{path: "/api/v1/providers?limit=1;q=2"}, 422, "query"},
-		"too few":                                 {call{path: "/api/v1/providers?limit=0"}, 422, "query.limit"},
-		"too many":                                {call{path: "/api/v1/providers?limit=501"}, 422, "query.limit"},
-		"no number":                               {call{path: "/api/v1/providers?limit=ten"}, 422, "query.limit"},
-		"neither true nor false":                  {call{path: "/api/v1/providers?ready=maybe"}, 422, "query.ready"},
-		"no id":                                   {call{path: "/api/v1/providers?consumer=../x", token: "operator"}, 422, "query.consumer"},
-		"a text that is too long":                 {call{path: "/api/v1/providers?q=" + strings.Repeat("x", 257)}, 422, "query.q"},
-		"another list's token":                    {call{path: "/api/v1/providers?continue=forged"}, 422, "query.continue"},
-		"no pod":                                  {call{path: "/api/v1/explain?namespace=web-c1", token: "operator"}, 422, "query.pod"},
-		"a phase that is none":                    {call{path: "/api/v1/placements?phase=Done", token: "operator"}, 422, "query.phase"},
-		"no body":                                 {call{method: "POST", path: "/api/v1/explain", token: "operator"}, 400, ""},
-		"no JSON":                                 {json("/api/v1/explain", "{"), 400, "body"},
-		"an unknown field":                        {json("/api/v1/explain", `{"namespace":"web-c1","colour":"red"}`), 422, "body.colour"},
-		"one of the policy":                       {json("/api/v1/explain", `{"namespace":"web-c1","policy":{"colour":"red"}}`), 422, "body.policy.colour"},
-		"another type":                            {json("/api/v1/explain", `{"namespace":1}`), 422, "body.namespace"},
-		"no quantity":                             {json("/api/v1/explain", `{"namespace":"web-c1","requests":{"cpu":"many"}}`), 422, "body.requests.cpu"},
-		"less than nothing":                       {json("/api/v1/explain", `{"namespace":"web-c1","requests":{"cpu":"-1"}}`), 422, "body.requests.cpu"},
-		"no resource":                             {json("/api/v1/explain", `{"namespace":"web-c1","requests":{"c p u":"1"}}`), 422, "body.requests.c p u"},
-		"a filter that does not compile":          {json("/api/v1/explain", `{"namespace":"web-c1","policy":{"filter":"provider."}}`), 422, "body.policy.filter"},
-		"a duration that is none":                 {json("/api/v1/explain", `{"namespace":"web-c1","policy":{"pendingTimeout":"soon"}}`), 422, "body"},
-		"a body that is too large":                {json("/api/v1/explain", strings.Repeat(" ", middleware.MaxBody)+"{}"), 413, ""},
-		"a body of another kind":                  {call{method: "POST", path: "/api/v1/explain", body: "{}", token: "operator", header: map[string]string{"Content-Type": "text/plain"}}, 415, ""},
-		"a write of another kind":                 {call{method: "PUT", path: "/api/v1/providers/p1/enabled", body: "{}", token: "operator", header: map[string]string{"Content-Type": "text/plain"}}, 415, ""},
-		"a selection of another kind":             {call{method: "PUT", path: "/api/v1/providers/p1/selected", body: "{}", token: "operator", header: map[string]string{"Content-Type": "text/plain"}}, 415, ""},
-		"a URL that is too long":                  {call{path: "/api/v1/providers?q=" + strings.Repeat("x", middleware.MaxURL)}, 414, ""},
-		"a method that is not there":              {call{method: "DELETE", path: "/api/v1/providers"}, 405, ""},
-		"a token that is not known":               {call{path: "/api/v1/providers", token: "forged"}, 401, ""},
-		"an old client's toggle twice over":       {call{method: "POST", path: "/api/toggle?id=p1&id=p2&enable=true", token: "operator"}, 400, "query.id"},
-		"a toggle to something else":              {call{method: "POST", path: "/api/toggle?id=p1&enable=yes", token: "operator"}, 400, "query.enable"},
-		"a toggle to nothing":                     {call{method: "POST", path: "/api/toggle?id=p1", token: "operator"}, 400, "query.enable"},
-		"a toggle for an invalid consumer":        {call{method: "POST", path: "/api/toggle?id=p1&enable=true&consumer=..%2fx", token: "operator"}, 400, "query.consumer"},
-		"one by GET":                              {call{path: "/api/toggle?id=p1&enable=true&consumer=X", token: "operator"}, 400, "query.consumer"},
-		"a toggle of nothing":                     {call{method: "POST", path: "/api/toggle?enable=true", token: "operator"}, 400, "query.id"},
+		"a parameter that is not known": {call{path: "/api/v1/providers?colour=red"}, 422, "query.colour"},
+		"one that another route knows":  {call{path: "/api/v1/providers/p1?limit=1"}, 422, "query.limit"},
+		"one that is given twice":       {call{path: "/api/v1/providers?limit=1&limit=2"}, 422, "query.limit"},
+		"and differs in nothing":        {call{path: "/api/v1/providers?limit=1&limit=1"}, 422, "query.limit"},
+		"no query":                      {call{path: "/api/v1/providers?limit=%zz"}, 422, "query"},
+		"semicolons in it":              {call{path: "/api/v1/providers?limit=1;q=2"}, 422, "query"},
+		"too few":                       {call{path: "/api/v1/providers?limit=0"}, 422, "query.limit"},
+		"too many":                      {call{path: "/api/v1/providers?limit=501"}, 422, "query.limit"},
+		"no number":                     {call{path: "/api/v1/providers?limit=ten"}, 422, "query.limit"},
+		"neither true nor false":        {call{path: "/api/v1/providers?ready=maybe"}, 422, "query.ready"},
+		"no id": {
+			call{path: "/api/v1/providers?consumer=../x", token: "operator"}, 422, "query.consumer",
+		},
+		"a text that is too long": {call{path: "/api/v1/providers?q=" + strings.Repeat("x", 257)}, 422, "query.q"},
+		"another list's token":    {call{path: "/api/v1/providers?continue=forged"}, 422, "query.continue"},
+		"no pod":                  {call{path: "/api/v1/explain?namespace=web-c1", token: "operator"}, 422, "query.pod"},
+		"a phase that is none":    {call{path: "/api/v1/placements?phase=Done", token: "operator"}, 422, "query.phase"},
+		"no body":                 {call{method: "POST", path: "/api/v1/explain", token: "operator"}, 400, ""},
+		"no JSON":                 {json("/api/v1/explain", "{"), 400, "body"},
+		"an unknown field":        {json("/api/v1/explain", `{"namespace":"web-c1","colour":"red"}`), 422, "body.colour"},
+		"one of the policy": {
+			json("/api/v1/explain", `{"namespace":"web-c1","policy":{"colour":"red"}}`), 422, "body.policy.colour",
+		},
+		"another type": {json("/api/v1/explain", `{"namespace":1}`), 422, "body.namespace"},
+		"no quantity": {
+			json("/api/v1/explain", `{"namespace":"web-c1","requests":{"cpu":"many"}}`), 422, "body.requests.cpu",
+		},
+		"less than nothing": {
+			json("/api/v1/explain", `{"namespace":"web-c1","requests":{"cpu":"-1"}}`), 422, "body.requests.cpu",
+		},
+		"no resource": {
+			json("/api/v1/explain", `{"namespace":"web-c1","requests":{"c p u":"1"}}`), 422, "body.requests.c p u",
+		},
+		"a filter that does not compile": {
+			json("/api/v1/explain", `{"namespace":"web-c1","policy":{"filter":"provider."}}`), 422, "body.policy.filter",
+		},
+		"a duration that is none": {
+			json("/api/v1/explain", `{"namespace":"web-c1","policy":{"pendingTimeout":"soon"}}`), 422, "body",
+		},
+		"a body that is too large": {json("/api/v1/explain", strings.Repeat(" ", middleware.MaxBody)+"{}"), 413, ""},
+		"a body of another kind": {
+			call{
+				method: "POST", path: "/api/v1/explain", body: "{}", token: "operator",
+				header: map[string]string{"Content-Type": "text/plain"},
+			},
+			415, "",
+		},
+		"a write of another kind": {
+			call{
+				method: "PUT", path: "/api/v1/providers/p1/enabled", body: "{}", token: "operator",
+				header: map[string]string{"Content-Type": "text/plain"},
+			},
+			415, "",
+		},
+		"a selection of another kind": {
+			call{
+				method: "PUT", path: "/api/v1/providers/p1/selected", body: "{}", token: "operator",
+				header: map[string]string{"Content-Type": "text/plain"},
+			},
+			415, "",
+		},
+		"a URL that is too long":     {call{path: "/api/v1/providers?q=" + strings.Repeat("x", middleware.MaxURL)}, 414, ""},
+		"a method that is not there": {call{method: "DELETE", path: "/api/v1/providers"}, 405, ""},
+		"a token that is not known":  {call{path: "/api/v1/providers", token: "forged"}, 401, ""},
+		"an old client's toggle twice over": {
+			call{method: "POST", path: "/api/toggle?id=p1&id=p2&enable=true", token: "operator"}, 400, "query.id",
+		},
+		"a toggle to something else": {
+			call{method: "POST", path: "/api/toggle?id=p1&enable=yes", token: "operator"}, 400, "query.enable",
+		},
+		"a toggle to nothing": {
+			call{method: "POST", path: "/api/toggle?id=p1", token: "operator"}, 400, "query.enable",
+		},
+		"a toggle for an invalid consumer": {
+			call{method: "POST", path: "/api/toggle?id=p1&enable=true&consumer=..%2fx", token: "operator"}, 400,
+			"query.consumer",
+		},
+		"one by GET": {
+			call{path: "/api/toggle?id=p1&enable=true&consumer=X", token: "operator"}, 400, "query.consumer",
+		},
+		"a toggle of nothing": {
+			call{method: "POST", path: "/api/toggle?enable=true", token: "operator"}, 400, "query.id",
+		},
 		"a path that leads out of the API":        {call{path: "/api/v1/../../etc/passwd"}, 404, ""},
 		"a provider whose name is a path":         {call{path: "/api/v1/providers/..%2f..%2fsecrets"}, 404, ""},
 		"a provider whose name is longer than so": {call{path: "/api/v1/providers/" + strings.Repeat("x", 64)}, 422, "path.id"},
@@ -247,7 +296,8 @@ func TestNothingIsSaidBeforeAllIsKnown(t *testing.T) {
 
 func TestCallersAboveTheirRateWait(t *testing.T) {
 	c := start(t, func(c *catalogUnderTest) {
-		c.server.Allowances = caller.NewAllowances(caller.Limits{PerSecond: 0.01, Burst: 8, Streams: 1, TotalStreams: 1}, nil, clock.RealClock{})
+		c.server.Allowances = caller.NewAllowances(caller.Limits{PerSecond: 0.01, Burst: 8, Streams: 1, TotalStreams: 1}, nil,
+			clock.RealClock{})
 	})
 	for range 8 {
 		require.Equal(t, http.StatusOK, c.do(call{path: "/api/v1/providers"}).status)
@@ -357,7 +407,8 @@ func TestExhaustedReviewsDoNotAffectOthers(t *testing.T) {
 	}
 	require.LessOrEqual(t, reviews, 25)
 	require.Equal(t, http.StatusTooManyRequests, c.do(call{path: "/api/v1/placements?namespace=web-c1", token: "powerless"}).status)
-	require.Equal(t, http.StatusForbidden, c.do(call{path: "/api/v1/placements", token: "powerless"}).status, "a cached right needs no review")
+	require.Equal(t, http.StatusForbidden, c.do(call{path: "/api/v1/placements", token: "powerless"}).status,
+		"a cached right needs no review")
 	require.Equal(t, http.StatusOK, c.do(call{path: "/api/v1/placements?namespace=web-c1", token: "namespace"}).status)
 }
 

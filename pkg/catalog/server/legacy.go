@@ -45,7 +45,7 @@ func (s *Server) routeLegacy(document huma.API) {
 	register(s, document, op, s.clusters)
 
 	op = operation("toggle", http.MethodPost, toggle.Path,
-		"Select a provider for the consumer on whose behalf the caller asks; without one, enable or disable it for all consumers", byKnown,
+		"Select a provider for the consumer that the caller acts for; without one, enable or disable it for all consumers", byKnown,
 		http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusConflict)
 	op.SkipValidateParams = true // It would answer 422, which existing clients do not expect.
 	register(s, document, op, s.toggle)

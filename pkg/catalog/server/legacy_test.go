@@ -78,7 +78,8 @@ func TestAnonymousCallersSeeNoDetails(t *testing.T) {
 		}), p1, fc, clusterOf("secret-consumer"))
 	})
 	for _, path := range []string{
-		"/api/clusters", "/api/v1/providers", "/api/v1/providers/p1", "/api/v1/providers/p1/history", "/api/v1/providers?q=p1", "/api/v1/me",
+		"/api/clusters", "/api/v1/providers", "/api/v1/providers/p1", "/api/v1/providers/p1/history",
+		"/api/v1/providers?q=p1", "/api/v1/me",
 	} {
 		for _, who := range []string{stranger, powerless} {
 			got := c.do(call{path: path, token: callers[who].token, certificate: callers[who].certificate})
@@ -111,13 +112,22 @@ func TestAnUnauthenticatedToggleGetsTheRightCommand(t *testing.T) {
 		call
 		message string
 	}{
-		"a stranger":                      {call{path: "/api/toggle?id=p1&enable=false"}, "'https://…/api/toggle?id=p1&enable=false'"},
-		"by POST":                         {call{method: "POST", path: "/api/toggle?id=p1&enable=true"}, "'https://…/api/toggle?id=p1&enable=true'"},
-		"no parameters":                   {call{path: "/api/toggle"}, "'https://…/api/toggle?id=CLUSTER&enable=true|false'"},
-		"parameters of a shell injection": {call{path: "/api/toggle?id=%27%3Brm+-rf&enable=%27"}, "'https://…/api/toggle?id=CLUSTER&enable=true|false'"},
-		"a browser with a certificate":    {call{path: "/api/toggle?id=p1&enable=false", certificate: "c1/liqo.io"}, "curl -X POST -H \"Authorization: Bearer $TOKEN\""},
-		"an invalid token":                {call{path: "/api/toggle?id=p1&enable=false", token: "forged"}, "'https://…/api/toggle?id=p1&enable=false'"},
-		"an invalid token, by POST":       {call{method: "POST", path: "/api/toggle?id=p1&enable=false", token: "forged"}, "curl -X POST"},
+		"a stranger": {call{path: "/api/toggle?id=p1&enable=false"}, "'https://…/api/toggle?id=p1&enable=false'"},
+		"by POST": {
+			call{method: "POST", path: "/api/toggle?id=p1&enable=true"}, "'https://…/api/toggle?id=p1&enable=true'",
+		},
+		"no parameters": {call{path: "/api/toggle"}, "'https://…/api/toggle?id=CLUSTER&enable=true|false'"},
+		"parameters of a shell injection": {
+			call{path: "/api/toggle?id=%27%3Brm+-rf&enable=%27"}, "'https://…/api/toggle?id=CLUSTER&enable=true|false'",
+		},
+		"a browser with a certificate": {
+			call{path: "/api/toggle?id=p1&enable=false", certificate: "c1/liqo.io"},
+			"curl -X POST -H \"Authorization: Bearer $TOKEN\"",
+		},
+		"an invalid token": {
+			call{path: "/api/toggle?id=p1&enable=false", token: "forged"}, "'https://…/api/toggle?id=p1&enable=false'",
+		},
+		"an invalid token, by POST": {call{method: "POST", path: "/api/toggle?id=p1&enable=false", token: "forged"}, "curl -X POST"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := c.do(tc.call)

@@ -28,12 +28,12 @@ type policiesInput struct {
 
 func (s *Server) routePlacements(document huma.API) {
 	register(s, document, operation("listPlacements", http.MethodGet, base+"/placements",
-		"Where pods are, by namespace and name: those of the consumer, or all if the caller may list pods", byKnown,
+		"The placements of pods, by namespace and name: the consumer's, or all if the caller may list pods", byKnown,
 		http.StatusForbidden), s.placements)
 	register(s, document, operation("listFlows", http.MethodGet, base+"/flows",
 		"How many pods go from which consumer to which provider", byKnown, http.StatusForbidden), s.flows)
 	register(s, document, operation("listPolicies", http.MethodGet, base+"/policies",
-		"The policies, by name: those for the consumer, or all if the caller may list them", byKnown,
+		"The policies, by name: the consumer's, or all if the caller may list them", byKnown,
 		http.StatusForbidden), s.policies)
 }
 

@@ -16,10 +16,10 @@ import (
 type providersInput struct {
 	PageInput
 	ConsumerInput
-	Text    string `query:"q" maxLength:"256" doc:"Only those with this text in the id, the region or an attribute"`
-	Ready   string `query:"ready" enum:"true,false" doc:"Only those that are ready, or are not"`
-	Enabled string `query:"enabled" enum:"true,false" doc:"Only those that are enabled, or are not"`
-	Region  string `query:"region" maxLength:"256" doc:"Only those in this region"`
+	Text    string `query:"q" maxLength:"256" doc:"Only providers with this text in the id, the region or an attribute"`
+	Ready   string `query:"ready" enum:"true,false" doc:"Only providers that are ready (true) or not ready (false)"`
+	Enabled string `query:"enabled" enum:"true,false" doc:"Only providers that are enabled (true) or disabled (false)"`
+	Region  string `query:"region" maxLength:"256" doc:"Only providers in this region"`
 }
 
 type providerInput struct {
@@ -28,7 +28,7 @@ type providerInput struct {
 }
 
 func (s *Server) routeProviders(document huma.API) {
-	register(s, document, operation("getMe", http.MethodGet, base+"/me", "The caller, and what it may do",
+	register(s, document, operation("getMe", http.MethodGet, base+"/me", "The caller and its rights",
 		byAnybody, http.StatusForbidden), s.me)
 	register(s, document, operation("listProviders", http.MethodGet, base+"/providers", "The providers, by id",
 		byAnybody, http.StatusForbidden), s.providers)
@@ -110,7 +110,7 @@ func (s *Server) history(ctx context.Context, in *providerInput) (*answer[api.Hi
 	return shared(ctx, history), nil
 }
 
-func noProvider() error { return problem.New(http.StatusNotFound, "there is no such provider") }
+func noProvider() error { return problem.New(http.StatusNotFound, "provider cluster not found") }
 
 // yesOrNo returns nil for a parameter that is absent.
 func yesOrNo(text string) *bool {

@@ -125,7 +125,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	dropped := &droppedBody{header: http.Header{}}
 	handler.ServeHTTP(dropped, r)
 	if dropped.status != http.StatusMethodNotAllowed {
-		problem.New(http.StatusNotFound, "there is nothing here: see /api/v1/openapi.json").Write(w)
+		problem.New(http.StatusNotFound, "path not found: see /api/v1/openapi.json").Write(w)
 		return
 	}
 	problem.MethodNotAllowed(dropped.header.Get("Allow")).Write(w)

@@ -31,10 +31,10 @@ const (
 // routeEvents registers the stream, and adds it to the document by hand: huma has operations with one answer only.
 func (s *Server) routeEvents(document *huma.OpenAPI) {
 	op := operation("streamEvents", http.MethodGet, eventsPath,
-		"Changes of what the caller may see, as server-sent events. The stream ends after 10 minutes: connect again", byAnybody,
+		"Changes of the objects that the caller may see, as server-sent events. The stream ends after 10 minutes: reconnect", byAnybody,
 		http.StatusForbidden, http.StatusUnprocessableEntity)
 	op.Parameters = []*huma.Param{{
-		Name: "consumer", In: "query", Description: "The id of the consumer on whose behalf to ask",
+		Name: "consumer", In: "query", Description: "The id of the consumer to act for",
 		Schema: &huma.Schema{Type: huma.TypeString},
 	}}
 	schemas := document.Components.Schemas
@@ -73,7 +73,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	// The read deadline of the request would end the stream.
 	if err := control.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		s.Log.Error(err, "Cannot stream")
+		s.Log.Error(err, "Failed to clear the read deadline of an event stream")
 		return
 	}
 	h := w.Header()
@@ -121,7 +121,7 @@ func (p publicChanges) Next(ctx context.Context) ([]view.Change, error) {
 		}
 		provider, is := list[i].Data.(*api.Provider)
 		if !is {
-			return nil, fmt.Errorf("a change of a provider has a %T", list[i].Data)
+			return nil, fmt.Errorf("unexpected type %T in a change of a provider", list[i].Data)
 		}
 		list[i].Data, list[i].Encoded = publicProvider{provider}, list[i].Public
 	}
@@ -143,7 +143,7 @@ func (s *Server) stream(ctx context.Context, subscription changes, write func([]
 		case ctx.Err() != nil:
 			return
 		case err != nil && !errors.Is(err, context.DeadlineExceeded):
-			s.Log.Error(err, "A stream failed")
+			s.Log.Error(err, "Event stream failed")
 			return
 		}
 		if s.writeEvents(list, write) != nil {
@@ -165,7 +165,7 @@ func (s *Server) writeEvents(list []view.Change, write func([]byte) error) error
 	}
 	for i := range list {
 		if err := s.writeEvent(text, &list[i]); err != nil {
-			s.Log.Error(err, "Cannot write an event", "event", list[i].Event)
+			s.Log.Error(err, "Failed to encode an event", "event", list[i].Event)
 			return err
 		}
 	}

@@ -61,7 +61,8 @@ func TestAStreamOfChanges(t *testing.T) {
 	require.Equal(t, 1, c.server.Allowances.Streams())
 
 	closed()
-	require.Eventually(t, func() bool { return c.streams.count() == 0 && c.server.Allowances.Streams() == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return c.streams.count() == 0 && c.server.Allowances.Streams() == 0 }, 10*time.Second,
+		time.Millisecond)
 }
 
 func TestStreamsByCaller(t *testing.T) {
@@ -245,7 +246,8 @@ func TestAClientThatDoesNotReadIsLeft(t *testing.T) {
 func TestAnEventHasOneLineOfData(t *testing.T) {
 	var text bytes.Buffer
 	s := &Server{}
-	require.NoError(t, s.writeEvent(&text, &view.Change{Event: api.EventPlacementGone, Data: api.Gone{Namespace: "ns", Pod: "line\nbreak"}}))
+	gone := api.Gone{Namespace: "ns", Pod: "line\nbreak"}
+	require.NoError(t, s.writeEvent(&text, &view.Change{Event: api.EventPlacementGone, Data: gone}))
 	require.Equal(t, "event: placement-gone\ndata: {\"namespace\":\"ns\",\"pod\":\"line\\nbreak\"}\n\n", text.String())
 }
 

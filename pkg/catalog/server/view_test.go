@@ -155,8 +155,10 @@ func federation() []client.Object {
 	objects := []client.Object{podOf(""), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "own"}}}
 	for _, id := range []string{"p1", "p2", "p3"} {
 		objects = append(objects, clusterOf(id), tenantOf(id), providerOf(id, 1), &offloadingv1beta1.NamespaceMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-" + id, Name: id, Labels: map[string]string{"liqo.io/remote-cluster-id": id}},
-			Spec:       offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"web-c1": "", "web-c2": ""}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "liqo-tenant-" + id, Name: id, Labels: map[string]string{"liqo.io/remote-cluster-id": id},
+			},
+			Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"web-c1": "", "web-c2": ""}},
 			Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
 				"web-c1": {Phase: offloadingv1beta1.MappingAccepted}, "web-c2": {Phase: offloadingv1beta1.MappingAccepted},
 			}},

@@ -70,38 +70,108 @@ func TestRightsOfCallers(t *testing.T) {
 		call call
 		want map[string]int
 	}{
-		"ask who one is":                    {call{path: "/api/v1/me"}, everybody(yes, nil)},
-		"read the document":                 {call{path: "/api/v1/openapi.json"}, everybody(yes, nil)},
-		"list clusters":                     {call{path: "/api/clusters"}, everybody(yes, nil)},
-		"list providers":                    {call{path: "/api/v1/providers"}, everybody(yes, nil)},
-		"get a provider":                    {call{path: "/api/v1/providers/p1"}, everybody(yes, nil)},
-		"get the history of a provider":     {call{path: "/api/v1/providers/p1/history"}, everybody(yes, nil)},
-		"get a provider that is not there":  {call{path: "/api/v1/providers/px"}, everybody(missing, nil)},
-		"list providers on behalf of c1":    {call{path: "/api/v1/providers?consumer=c1"}, needsCaller(forbidden, map[string]int{consumer: yes, people: yes, operator: yes})},
-		"list providers on behalf of c2":    {call{path: "/api/v1/providers?consumer=c2"}, needsCaller(forbidden, map[string]int{other: yes, operator: yes})},
-		"on behalf of one that is not":      {call{path: "/api/v1/providers?consumer=c9"}, needsCaller(forbidden, nil)},
-		"ask who one is for c2":             {call{path: "/api/v1/me?consumer=c2"}, needsCaller(forbidden, map[string]int{other: yes, operator: yes})},
-		"list placements":                   {call{path: "/api/v1/placements"}, needsCaller(forbidden, map[string]int{consumer: yes, people: yes, other: yes, operator: yes})},
-		"list placements of c2":             {call{path: "/api/v1/placements?consumer=c2"}, needsCaller(forbidden, map[string]int{other: yes, operator: yes})},
-		"list placements in web-c1":         {call{path: "/api/v1/placements?namespace=web-c1"}, needsCaller(forbidden, map[string]int{consumer: yes, people: yes, other: yes, operator: yes, ofOne: yes})},
-		"list placements in web-c2":         {call{path: "/api/v1/placements?namespace=web-c2"}, needsCaller(forbidden, map[string]int{consumer: yes, people: yes, other: yes, operator: yes})},
-		"list flows":                        {call{path: "/api/v1/flows"}, needsCaller(forbidden, map[string]int{consumer: yes, people: yes, other: yes, operator: yes})},
-		"list policies":                     {call{path: "/api/v1/policies"}, needsCaller(forbidden, map[string]int{consumer: yes, people: yes, other: yes, operator: yes})},
-		"have a pod of c1 explained":        {call{path: "/api/v1/explain?namespace=web-c1&pod=pod-of-c1"}, needsCaller(forbidden, map[string]int{consumer: yes, people: yes, other: missing, operator: yes, ofOne: yes})},
-		"have a pod of c2 explained":        {call{path: "/api/v1/explain?namespace=web-c2&pod=pod-of-c2"}, needsCaller(forbidden, map[string]int{consumer: missing, people: missing, other: yes, operator: yes})},
-		"have no pod explained":             {call{path: "/api/v1/explain?namespace=web-c1&pod=no-pod"}, needsCaller(forbidden, map[string]int{consumer: missing, people: missing, other: missing, operator: missing, ofOne: missing})},
-		"suppose a pod of c1":               {body("POST", "/api/v1/explain", `{"namespace":"web-c1"}`), needsCaller(forbidden, map[string]int{consumer: yes, people: yes, other: missing, operator: yes, ofOne: yes})},
-		"suppose a pod nowhere":             {body("POST", "/api/v1/explain", `{"namespace":"nowhere"}`), needsCaller(forbidden, map[string]int{consumer: missing, people: missing, other: missing, operator: missing})},
-		"select a provider":                 {body("PUT", "/api/v1/providers/p2/selected", `{"selected":false}`), needsCaller(forbidden, map[string]int{consumer: yes, people: yes, other: yes})},
-		"select a provider for c1":          {body("PUT", "/api/v1/providers/p2/selected?consumer=c1", `{"selected":false}`), needsCaller(forbidden, map[string]int{consumer: yes, people: yes, operator: yes})},
-		"select a provider that is not":     {body("PUT", "/api/v1/providers/px/selected", `{"selected":false}`), needsCaller(forbidden, map[string]int{consumer: missing, people: missing, other: missing})},
-		"disable a provider for all":        {body("PUT", "/api/v1/providers/p2/enabled", `{"enabled":false}`), needsCaller(forbidden, map[string]int{operator: yes})},
-		"disable one that is not there":     {body("PUT", "/api/v1/providers/px/enabled", `{"enabled":false}`), needsCaller(forbidden, map[string]int{operator: missing})},
-		"toggle by POST":                    {call{method: "POST", path: "/api/toggle?id=p3&enable=false"}, needsCaller(forbidden, map[string]int{consumer: yes, people: yes, other: yes, operator: yes})},
-		"toggle one that is not by POST":    {call{method: "POST", path: "/api/toggle?id=px&enable=false"}, needsCaller(forbidden, map[string]int{consumer: missing, people: missing, other: missing, operator: missing})},
-		"toggle by GET, only with a token":  {call{path: "/api/toggle?id=p3&enable=false"}, everybody(unknown, map[string]int{people: yes, operator: yes, ofOne: forbidden, powerless: forbidden})},
-		"toggle by GET for c1":              {call{path: "/api/toggle?id=p3&enable=false&consumer=c1"}, everybody(unknown, map[string]int{people: yes, operator: yes, ofOne: forbidden, powerless: forbidden})},
-		"use a method that is not there":    {call{method: "DELETE", path: "/api/v1/providers/p1"}, everybody(http.StatusMethodNotAllowed, nil)},
+		"ask who one is":                   {call{path: "/api/v1/me"}, everybody(yes, nil)},
+		"read the document":                {call{path: "/api/v1/openapi.json"}, everybody(yes, nil)},
+		"list clusters":                    {call{path: "/api/clusters"}, everybody(yes, nil)},
+		"list providers":                   {call{path: "/api/v1/providers"}, everybody(yes, nil)},
+		"get a provider":                   {call{path: "/api/v1/providers/p1"}, everybody(yes, nil)},
+		"get the history of a provider":    {call{path: "/api/v1/providers/p1/history"}, everybody(yes, nil)},
+		"get a provider that is not there": {call{path: "/api/v1/providers/px"}, everybody(missing, nil)},
+		"list providers on behalf of c1": {
+			call{path: "/api/v1/providers?consumer=c1"},
+			needsCaller(forbidden, map[string]int{consumer: yes, people: yes, operator: yes}),
+		},
+		"list providers on behalf of c2": {
+			call{path: "/api/v1/providers?consumer=c2"},
+			needsCaller(forbidden, map[string]int{other: yes, operator: yes}),
+		},
+		"on behalf of one that is not": {call{path: "/api/v1/providers?consumer=c9"}, needsCaller(forbidden, nil)},
+		"ask who one is for c2": {
+			call{path: "/api/v1/me?consumer=c2"}, needsCaller(forbidden, map[string]int{other: yes, operator: yes}),
+		},
+		"list placements": {
+			call{path: "/api/v1/placements"},
+			needsCaller(forbidden, map[string]int{consumer: yes, people: yes, other: yes, operator: yes}),
+		},
+		"list placements of c2": {
+			call{path: "/api/v1/placements?consumer=c2"},
+			needsCaller(forbidden, map[string]int{other: yes, operator: yes}),
+		},
+		"list placements in web-c1": {
+			call{path: "/api/v1/placements?namespace=web-c1"},
+			needsCaller(forbidden, map[string]int{consumer: yes, people: yes, other: yes, operator: yes, ofOne: yes}),
+		},
+		"list placements in web-c2": {
+			call{path: "/api/v1/placements?namespace=web-c2"},
+			needsCaller(forbidden, map[string]int{consumer: yes, people: yes, other: yes, operator: yes}),
+		},
+		"list flows": {
+			call{path: "/api/v1/flows"},
+			needsCaller(forbidden, map[string]int{consumer: yes, people: yes, other: yes, operator: yes}),
+		},
+		"list policies": {
+			call{path: "/api/v1/policies"},
+			needsCaller(forbidden, map[string]int{consumer: yes, people: yes, other: yes, operator: yes}),
+		},
+		"have a pod of c1 explained": {
+			call{path: "/api/v1/explain?namespace=web-c1&pod=pod-of-c1"},
+			needsCaller(forbidden, map[string]int{consumer: yes, people: yes, other: missing, operator: yes, ofOne: yes}),
+		},
+		"have a pod of c2 explained": {
+			call{path: "/api/v1/explain?namespace=web-c2&pod=pod-of-c2"},
+			needsCaller(forbidden, map[string]int{consumer: missing, people: missing, other: yes, operator: yes}),
+		},
+		"have no pod explained": {
+			call{path: "/api/v1/explain?namespace=web-c1&pod=no-pod"},
+			needsCaller(forbidden, map[string]int{consumer: missing, people: missing, other: missing, operator: missing, ofOne: missing}),
+		},
+		"suppose a pod of c1": {
+			body("POST", "/api/v1/explain", `{"namespace":"web-c1"}`),
+			needsCaller(forbidden, map[string]int{consumer: yes, people: yes, other: missing, operator: yes, ofOne: yes}),
+		},
+		"suppose a pod nowhere": {
+			body("POST", "/api/v1/explain", `{"namespace":"nowhere"}`),
+			needsCaller(forbidden, map[string]int{consumer: missing, people: missing, other: missing, operator: missing}),
+		},
+		"select a provider": {
+			body("PUT", "/api/v1/providers/p2/selected", `{"selected":false}`),
+			needsCaller(forbidden, map[string]int{consumer: yes, people: yes, other: yes}),
+		},
+		"select a provider for c1": {
+			body("PUT", "/api/v1/providers/p2/selected?consumer=c1", `{"selected":false}`),
+			needsCaller(forbidden, map[string]int{consumer: yes, people: yes, operator: yes}),
+		},
+		"select a provider that is not": {
+			body("PUT", "/api/v1/providers/px/selected", `{"selected":false}`),
+			needsCaller(forbidden, map[string]int{consumer: missing, people: missing, other: missing}),
+		},
+		"disable a provider for all": {
+			body("PUT", "/api/v1/providers/p2/enabled", `{"enabled":false}`),
+			needsCaller(forbidden, map[string]int{operator: yes}),
+		},
+		"disable one that is not there": {
+			body("PUT", "/api/v1/providers/px/enabled", `{"enabled":false}`),
+			needsCaller(forbidden, map[string]int{operator: missing}),
+		},
+		"toggle by POST": {
+			call{method: "POST", path: "/api/toggle?id=p3&enable=false"},
+			needsCaller(forbidden, map[string]int{consumer: yes, people: yes, other: yes, operator: yes}),
+		},
+		"toggle one that is not by POST": {
+			call{method: "POST", path: "/api/toggle?id=px&enable=false"},
+			needsCaller(forbidden, map[string]int{consumer: missing, people: missing, other: missing, operator: missing}),
+		},
+		"toggle by GET, only with a token": {
+			call{path: "/api/toggle?id=p3&enable=false"},
+			everybody(unknown, map[string]int{people: yes, operator: yes, ofOne: forbidden, powerless: forbidden}),
+		},
+		"toggle by GET for c1": {
+			call{path: "/api/toggle?id=p3&enable=false&consumer=c1"},
+			everybody(unknown, map[string]int{people: yes, operator: yes, ofOne: forbidden, powerless: forbidden}),
+		},
+		"use a method that is not there": {
+			call{method: "DELETE", path: "/api/v1/providers/p1"}, everybody(http.StatusMethodNotAllowed, nil),
+		},
 		"ask for what is not there":         {call{path: "/api/v1/secrets"}, everybody(missing, nil)},
 		"ask for what is above what is not": {call{path: "/api"}, everybody(missing, nil)},
 	} {
@@ -178,19 +248,27 @@ func TestTheScopeOfEachQuestion(t *testing.T) {
 		call
 		want []string
 	}{
-		"a consumer":                             {call{path: "/api/v1/placements", token: "people-c1"}, []string{"pod-of-c1"}},
-		"a consumer, in a namespace":             {call{path: "/api/v1/placements?namespace=web-c2", token: "people-c1"}, nil},
-		"an operator":                            {call{path: "/api/v1/placements", token: "operator"}, allPods},
-		"an operator of a namespace":             {call{path: "/api/v1/placements?namespace=web-c1", token: "namespace"}, []string{"pod-of-c1"}},
-		"of a namespace, and one consumer":       {call{path: "/api/v1/placements?namespace=web-c1&consumer=c2", token: "namespace"}, nil},
-		"who lists all pods, and one consumer":   {call{path: "/api/v1/placements?consumer=c2", token: "pods"}, []string{"pod-of-c2"}},
-		"who lists all pods":                     {call{path: "/api/v1/placements", token: "pods"}, allPods},
-		"who lists all pods, its flows":          {call{path: "/api/v1/flows?consumer=c2", token: "pods"}, []string{"c2"}},
-		"who lists all pods, all flows":          {call{path: "/api/v1/flows", token: "pods"}, []string{"", "c1", "c2"}},
-		"a consumer, its flows":                  {call{path: "/api/v1/flows", certificate: "c2/liqo.io"}, []string{"c2"}},
-		"an operator, policies on behalf of one": {call{path: "/api/v1/policies?consumer=c2", token: "operator"}, []string{"all", "of-both", "of-c2"}},
-		"a consumer, policies":                   {call{path: "/api/v1/policies", certificate: "c2/liqo.io"}, []string{"all", "of-both", "of-c2"}},
-		"an operator, policies":                  {call{path: "/api/v1/policies", token: "operator"}, []string{"all", "of-both", "of-c1", "of-c2"}},
+		"a consumer":                 {call{path: "/api/v1/placements", token: "people-c1"}, []string{"pod-of-c1"}},
+		"a consumer, in a namespace": {call{path: "/api/v1/placements?namespace=web-c2", token: "people-c1"}, nil},
+		"an operator":                {call{path: "/api/v1/placements", token: "operator"}, allPods},
+		"an operator of a namespace": {
+			call{path: "/api/v1/placements?namespace=web-c1", token: "namespace"}, []string{"pod-of-c1"},
+		},
+		"of a namespace, and one consumer":     {call{path: "/api/v1/placements?namespace=web-c1&consumer=c2", token: "namespace"}, nil},
+		"who lists all pods, and one consumer": {call{path: "/api/v1/placements?consumer=c2", token: "pods"}, []string{"pod-of-c2"}},
+		"who lists all pods":                   {call{path: "/api/v1/placements", token: "pods"}, allPods},
+		"who lists all pods, its flows":        {call{path: "/api/v1/flows?consumer=c2", token: "pods"}, []string{"c2"}},
+		"who lists all pods, all flows":        {call{path: "/api/v1/flows", token: "pods"}, []string{"", "c1", "c2"}},
+		"a consumer, its flows":                {call{path: "/api/v1/flows", certificate: "c2/liqo.io"}, []string{"c2"}},
+		"an operator, policies on behalf of one": {
+			call{path: "/api/v1/policies?consumer=c2", token: "operator"}, []string{"all", "of-both", "of-c2"},
+		},
+		"a consumer, policies": {
+			call{path: "/api/v1/policies", certificate: "c2/liqo.io"}, []string{"all", "of-both", "of-c2"},
+		},
+		"an operator, policies": {
+			call{path: "/api/v1/policies", token: "operator"}, []string{"all", "of-both", "of-c1", "of-c2"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := c.do(tc.call)
@@ -224,8 +302,10 @@ func TestMe(t *testing.T) {
 		powerless: `{"user":"system:serviceaccount:ops:powerless","can":` + nothing + served,
 		kubelet:   `{"user":"slice-abc","can":` + nothing + served,
 		forger:    `{"can":` + nothing + served,
-		consumer:  `{"user":"c1","consumer":"c1","can":{"placements":true,"policies":true,"explain":true,"select":true,"enable":false}` + served,
-		operator:  `{"user":"system:serviceaccount:ops:operator","can":{"placements":true,"policies":true,"explain":true,"select":false,"enable":true}` + served,
+		consumer: `{"user":"c1","consumer":"c1",` +
+			`"can":{"placements":true,"policies":true,"explain":true,"select":true,"enable":false}` + served,
+		operator: `{"user":"system:serviceaccount:ops:operator",` +
+			`"can":{"placements":true,"policies":true,"explain":true,"select":false,"enable":true}` + served,
 	} {
 		t.Run(who, func(t *testing.T) {
 			got := c.do(call{path: "/api/v1/me", token: callers[who].token, certificate: callers[who].certificate})

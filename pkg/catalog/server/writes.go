@@ -54,7 +54,7 @@ func (s *Server) putSelected(ctx context.Context, in *selectedInput) (*answer[ap
 	}
 	if consumer == "" {
 		return nil, problem.New(http.StatusForbidden,
-			"you are not a consumer: set the parameter consumer to the one on whose behalf you select")
+			"the caller is not a consumer: set the parameter consumer to the id of the consumer to select for")
 	}
 	provider, ok := s.View.Provider(in.ID, consumer)
 	if !ok {
@@ -91,7 +91,7 @@ func (s *Server) selectProvider(ctx context.Context, consumer, provider string, 
 	if err := orchestrator.Set(ctx, s.Live, consumer, provider, selected); err != nil {
 		return err
 	}
-	s.Log.Info("A consumer's selection was written", "consumer", consumer, "provider", provider, "selected", selected,
+	s.Log.Info("Set a consumer's selection of a provider", "consumer", consumer, "provider", provider, "selected", selected,
 		"caller", middleware.CallerOf(ctx).Name())
 	return nil
 }
@@ -104,7 +104,7 @@ func (s *Server) enableProvider(ctx context.Context, provider string, enabled bo
 	if err := s.Live.Patch(ctx, object, patch); err != nil {
 		return fmt.Errorf("ProviderCluster %s: %w", provider, err)
 	}
-	s.Log.Info("A provider was enabled or disabled", "provider", provider, "enabled", enabled,
+	s.Log.Info("Set the enabled state of a provider", "provider", provider, "enabled", enabled,
 		"caller", middleware.CallerOf(ctx).Name())
 	return nil
 }

@@ -41,13 +41,16 @@ func TestWrites(t *testing.T) {
 		anonymous       bool
 	}{
 		"a consumer selects for itself": {
-			call: call{method: "PUT", path: "/api/v1/providers/p1/selected", body: `{"selected":false}`, certificate: "c1/liqo.io"}, enabled: true, c2: true,
+			call:    call{method: "PUT", path: "/api/v1/providers/p1/selected", body: `{"selected":false}`, certificate: "c1/liqo.io"},
+			enabled: true, c2: true,
 		},
 		"an operator selects for a consumer": {
-			call: call{method: "PUT", path: "/api/v1/providers/p1/selected?consumer=c2", body: `{"selected":false}`, token: "operator"}, enabled: true, c1: true,
+			call:    call{method: "PUT", path: "/api/v1/providers/p1/selected?consumer=c2", body: `{"selected":false}`, token: "operator"},
+			enabled: true, c1: true,
 		},
 		"an operator disables for everybody": {
-			call: call{method: "PUT", path: "/api/v1/providers/p1/enabled", body: `{"enabled":false}`, token: "operator"}, c1: true, c2: true,
+			call: call{method: "PUT", path: "/api/v1/providers/p1/enabled", body: `{"enabled":false}`, token: "operator"},
+			c1:   true, c2: true,
 		},
 		"a consumer toggles for itself": {
 			call: call{method: "POST", path: "/api/toggle?id=p1&enable=false", certificate: "c1/liqo.io"}, enabled: true, c2: true,

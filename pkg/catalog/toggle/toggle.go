@@ -19,7 +19,8 @@ const Path = "/api/toggle"
 func Check(id, enable string) *problem.Problem {
 	switch {
 	case enable != "true" && enable != "false":
-		return problem.New(http.StatusBadRequest, "the parameter enable is missing or not valid", problem.Fault("query.enable", "use true or false"))
+		return problem.New(http.StatusBadRequest, "the parameter enable is missing or not valid",
+			problem.Fault("query.enable", "use true or false"))
 	case id == "":
 		return problem.New(http.StatusBadRequest, "the parameter id is missing", problem.Fault("query.id", "use the id of a cluster"))
 	}
@@ -38,7 +39,7 @@ func ByGet(origins *http.CrossOriginProtection, anonymous bool) func(*http.Reque
 		asWrite := r.WithContext(r.Context())
 		asWrite.Method = http.MethodPost
 		if err := origins.Check(asWrite); err != nil {
-			return problem.New(http.StatusForbidden, "a page of another origin may not write here")
+			return problem.New(http.StatusForbidden, "cross-origin writes are not allowed")
 		}
 		if who.ByToken {
 			return nil

@@ -36,12 +36,18 @@ func TestWhatAPodShows(t *testing.T) {
 			},
 		},
 		"the score needs no contributions": {
-			pod:  podIn("team", "web", assigned("p2", 84), decided("p2 0")),
-			want: api.Placement{Provider: "p2", VirtualNode: "p2-slice", Since: ptr.To(noon.Add(time.Second)), Score: ptr.To(0), Decision: "p2 0", Phase: "Running"},
+			pod: podIn("team", "web", assigned("p2", 84), decided("p2 0")),
+			want: api.Placement{
+				Provider: "p2", VirtualNode: "p2-slice", Since: ptr.To(noon.Add(time.Second)), Score: ptr.To(0),
+				Decision: "p2 0", Phase: "Running",
+			},
 		},
 		"the score may stand alone": {
-			pod:  podIn("team", "web", assigned("p2", 84), decided("84: price 29")),
-			want: api.Placement{Provider: "p2", VirtualNode: "p2-slice", Since: ptr.To(noon.Add(time.Second)), Score: ptr.To(84), Decision: "84: price 29", Phase: "Running"},
+			pod: podIn("team", "web", assigned("p2", 84), decided("84: price 29")),
+			want: api.Placement{
+				Provider: "p2", VirtualNode: "p2-slice", Since: ptr.To(noon.Add(time.Second)), Score: ptr.To(84),
+				Decision: "84: price 29", Phase: "Running",
+			},
 		},
 		"what cannot be read is absent": {
 			pod: podIn("team", "web", assigned("p2", 84), decided("because"), func(p *corev1.Pod) {

@@ -85,7 +85,7 @@ func narrow(field *string, scope string) bool {
 }
 
 // ErrContinue means that a token to continue a list is not from that list of this version of the catalog.
-var ErrContinue = errors.New("invalid continue")
+var ErrContinue = errors.New("invalid continue token")
 
 // The kinds of lists. The first character is the version of the token.
 const (

@@ -63,7 +63,10 @@ var grammar = map[byte][]string{
 }
 
 // leaves are the texts of parts that have no parts of their own.
-var leaves = map[byte]string{'b': "true", 's': "pod.annotations['x']", 'n': "1", 'l': "pod.annotations['x'].split('')", 'm': "pod.labels", 'o': "optional.of('a')"}
+var leaves = map[byte]string{
+	'b': "true", 's': "pod.annotations['x']", 'n': "1", 'l': "pod.annotations['x'].split('')", 'm': "pod.labels",
+	'o': "optional.of('a')",
+}
 
 // Filter returns an expression that is true or false, of at most so many levels.
 func (g Generator) Filter(depth int) *Node { return g.node('b', depth, nil) }

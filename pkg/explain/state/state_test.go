@@ -118,8 +118,9 @@ func drawProvider(t *rapid.T, name string) *v1alpha1.ProviderCluster {
 				{Type: v1alpha1.ProviderReady, Status: status("ready")}, {Type: v1alpha1.ProviderClean, Status: status("clean")},
 			},
 			KPIs: v1alpha1.KPIs{
-				Uptime: v1alpha1.Uptime{LastDay: share("last day")}, LatencyMilliseconds: rapid.Ptr(rapid.Int64Range(1, 90), true).Draw(t, "latency"),
-				Started: rapid.Int64Range(0, 9).Draw(t, "started"), Failed: rapid.Int64Range(0, 2).Draw(t, "failed"),
+				Uptime:              v1alpha1.Uptime{LastDay: share("last day")},
+				LatencyMilliseconds: rapid.Ptr(rapid.Int64Range(1, 90), true).Draw(t, "latency"),
+				Started:             rapid.Int64Range(0, 9).Draw(t, "started"), Failed: rapid.Int64Range(0, 2).Draw(t, "failed"),
 			},
 		},
 	}

@@ -56,7 +56,7 @@ const maxMessage = 4 << 10
 func errorText(response *http.Response, body []byte) string {
 	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	if kind != "text/plain" {
-		return "its answer is no Status of Kubernetes"
+		return "the provider's response is not a Kubernetes Status"
 	}
 	return string(body)
 }
@@ -89,7 +89,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		status = known.Status()
 	}
 	if status.Code >= http.StatusInternalServerError && r.Context().Err() == nil {
-		s.Log.Info("Cannot answer a request", "path", r.URL.Path, "because", status.Message)
+		s.Log.Info("Request failed", "path", r.URL.Path, "reason", status.Message)
 	}
 	if !httpstream.IsUpgradeRequest(r) {
 		http.Error(w, status.Message, int(status.Code))

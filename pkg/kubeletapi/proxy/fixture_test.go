@@ -170,7 +170,8 @@ type providers struct {
 }
 
 func (p *providers) Place(at scheduler.Place, namespace string) (Place, bool) {
-	return p.place, (at == scheduler.Place{Provider: "q", VirtualNode: "q1"} || at == scheduler.Place{Provider: "r", VirtualNode: "r1"}) && namespace != "elsewhere"
+	ofQ, ofR := scheduler.Place{Provider: "q", VirtualNode: "q1"}, scheduler.Place{Provider: "r", VirtualNode: "r1"}
+	return p.place, (at == ofQ || at == ofR) && namespace != "elsewhere"
 }
 
 func (p *providers) Scrapers(context.Context) []Scraper { return p.scrapers }
@@ -184,9 +185,10 @@ func pod(name, virtualNode string) *corev1.Pod {
 }
 
 func namespace(name, consumer string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{consts.RemoteClusterID: consumer}, Annotations: map[string]string{
-		consts.RemoteNamespaceManagedByAnnotationKey: "liqo-tenant/" + consumer,
-	}}}
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: map[string]string{consts.RemoteClusterID: consumer},
+		Annotations: map[string]string{consts.RemoteNamespaceManagedByAnnotationKey: "liqo-tenant/" + consumer},
+	}}
 }
 
 func in(namespace string, pod *corev1.Pod) *corev1.Pod {

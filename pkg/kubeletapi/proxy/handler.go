@@ -127,7 +127,7 @@ func (s *server) locate(ctx context.Context, namespace, name string) (place Plac
 	var pod corev1.Pod
 	err = s.Reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &pod)
 	if kerrors.IsNotFound(err) {
-		return Place{}, "", failuref(http.StatusNotFound, "pod %s/%s is not one of node %s", namespace, name, s.NodeName)
+		return Place{}, "", failuref(http.StatusNotFound, "pod %s/%s not found on node %s", namespace, name, s.NodeName)
 	}
 	if err != nil {
 		return Place{}, "", err
@@ -138,7 +138,8 @@ func (s *server) locate(ctx context.Context, namespace, name string) (place Plac
 	}
 	place, ok := s.Providers.Place(at, namespace)
 	if !ok {
-		return Place{}, "", failuref(http.StatusInternalServerError, "the provider of VirtualNode %s is not connected", at.VirtualNode)
+		return Place{}, "", failuref(http.StatusInternalServerError,
+			"provider %s of VirtualNode %s is not connected, or does not have namespace %s", at.Provider, at.VirtualNode, namespace)
 	}
 	return place, at.Provider, nil
 }

@@ -52,7 +52,7 @@ func (s *server) proxy(w http.ResponseWriter, r *http.Request, what subresource)
 	expected := http.StatusOK
 	if what != logs {
 		if !httpstream.IsUpgradeRequest(r) {
-			return failuref(http.StatusBadRequest, "%s needs a request to upgrade the connection", what)
+			return failuref(http.StatusBadRequest, "%s requires an upgrade request", what)
 		}
 		expected = http.StatusSwitchingProtocols
 	}
@@ -113,7 +113,7 @@ func (s *server) take(ctx context.Context, provider, namespace string) (release 
 			fmt.Sprintf("for pods of the consumer %q to the provider %s (at most %d %s)", consumer, provider, ofConsumer, these),
 		},
 		{s.streams, provider, fmt.Sprintf("to the provider %s (at most %d %s)", provider, ofProvider, these)},
-		{s.all, consumer, fmt.Sprintf("for pods of the consumer %q (as many as are free of %d %s)", consumer, ofAll, these)},
+		{s.all, consumer, fmt.Sprintf("for pods of the consumer %q (at most as many as are free of %d %s)", consumer, ofAll, these)},
 	} {
 		one, ok := limit.shares.Take(limit.key)
 		if !ok {

@@ -440,20 +440,33 @@ func TestFailures(t *testing.T) {
 		message string
 	}{
 		"what cannot be shown is not": {
-			pod: "pod", instead: answer(503, `{"kind":"Status","message":"\u001b[2Ja\rb\u202ec\u0000d"}`), code: 503, message: " [2Ja b c d",
+			pod: "pod", instead: answer(503, `{"kind":"Status","message":"\u001b[2Ja\rb\u202ec\u0000d"}`), code: 503,
+			message: " [2Ja b c d",
 		},
-		"nor in a phrase":                       {pod: "pod", instead: phrase, code: 502, message: "the provider's API server answered 401 a [2Jb c: who"},
-		"a pod that there is not":               {pod: "none", code: 404, message: "pod ns/none is not one of node broker"},
-		"a pod that waits":                      {pod: "waiting", code: 400, message: "pod ns/waiting is not assigned to a provider yet"},
-		"a provider that is not connected":      {pod: "astray", code: 500, message: "the provider of VirtualNode q2 is not connected"},
-		"the provider does not know the pod":    {pod: "pod", instead: answer(404, notFound), code: 404, message: `pods "pod" not found`},
-		"the provider has an error in words":    {pod: "pod", instead: answer(503, "overloaded"), code: 503, message: "overloaded"},
-		"the provider does not know the broker": {pod: "pod", instead: answer(401, "who"), code: 502, message: "the provider's API server answered 401 Unauthorized: who"},
-		"the provider forbids it":               {pod: "pod", instead: answer(403, "no"), code: 502, message: "the provider's API server answered 403 Forbidden: no"},
+		"nor in a phrase": {
+			pod: "pod", instead: phrase, code: 502, message: "the provider's API server answered 401 a [2Jb c: who",
+		},
+		"a pod that there is not": {pod: "none", code: 404, message: "pod ns/none not found on node broker"},
+		"a pod that waits":        {pod: "waiting", code: 400, message: "pod ns/waiting is not assigned to a provider yet"},
+		"a provider that is not connected": {
+			pod: "astray", code: 500, message: "provider q of VirtualNode q2 is not connected, or does not have namespace ns",
+		},
+		"the provider does not know the pod": {pod: "pod", instead: answer(404, notFound), code: 404, message: `pods "pod" not found`},
+		"the provider has an error in words": {pod: "pod", instead: answer(503, "overloaded"), code: 503, message: "overloaded"},
+		"the provider does not know the broker": {
+			pod: "pod", instead: answer(401, "who"), code: 502, message: "the provider's API server answered 401 Unauthorized: who",
+		},
+		"the provider forbids it": {
+			pod: "pod", instead: answer(403, "no"), code: 502, message: "the provider's API server answered 403 Forbidden: no",
+		},
 		"what answers is no API server": {
-			pod: "pod", instead: answer(404, "<html>a page of another server</html>"), code: 404, message: "its answer is no Status of Kubernetes",
+			pod: "pod", instead: answer(404, "<html>a page of another server</html>"), code: 404,
+			message: "the provider's response is not a Kubernetes Status",
 		},
-		"the provider does not upgrade": {pod: "pod", instead: answer(204, ""), code: 502, message: "the provider's API server answered 204 No Content: its answer is no Status of Kubernetes"},
+		"the provider does not upgrade": {
+			pod: "pod", instead: answer(204, ""), code: 502,
+			message: "the provider's API server answered 204 No Content: the provider's response is not a Kubernetes Status",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			provider := newAPIServer(t)
@@ -463,7 +476,8 @@ func TestFailures(t *testing.T) {
 			require.Equal(t, tc.code, code)
 			require.Equal(t, tc.message+"\n", body, "a log's reader is shown the text as it is")
 
-			executor, err := remotecommand.NewSPDYExecutor(caller(server), http.MethodPost, address(t, server, "/exec/ns/"+tc.pod+"/main?command=x&output=1"))
+			executor, err := remotecommand.NewSPDYExecutor(caller(server), http.MethodPost,
+				address(t, server, "/exec/ns/"+tc.pod+"/main?command=x&output=1"))
 			require.NoError(t, err)
 			err = executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: io.Discard})
 			require.EqualError(t, err, tc.message)
@@ -478,7 +492,7 @@ func TestFailures(t *testing.T) {
 	require.Contains(t, body, "no answer from the provider's API server")
 	code, body = get(t, server, execPath)
 	require.Equal(t, http.StatusBadRequest, code)
-	require.Contains(t, body, "exec needs a request to upgrade the connection")
+	require.Contains(t, body, "exec requires an upgrade request")
 }
 
 func TestOneProviderDoesNotTakeAllStreams(t *testing.T) {

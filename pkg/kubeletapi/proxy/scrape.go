@@ -68,13 +68,13 @@ func (s *server) scrape(ctx context.Context, uri *url.URL) ([]byte, error) {
 func (s *server) metricsOf(ctx context.Context, of Scraper, uri *url.URL, pods sets.Set[types.NamespacedName]) *exposition.Metrics {
 	text, err := of.Scrape(ctx, uri)
 	if err != nil {
-		s.Log.V(1).Info("Cannot scrape a provider", "provider", of.Provider, "because", err.Error())
+		s.Log.V(1).Info("Cannot scrape a provider", "provider", of.Provider, "reason", err.Error())
 		return nil
 	}
 	defer text.Close()
 	metrics, err := exposition.Read(text, pods, time.Now())
 	if err != nil {
-		s.Log.Info("The metrics of a provider are not whole", "provider", of.Provider, "because", err.Error())
+		s.Log.Info("Metrics of a provider are incomplete", "provider", of.Provider, "reason", err.Error())
 	}
 	return metrics
 }

@@ -21,7 +21,8 @@ import (
 
 // measures returns a Scraper of a provider whose metric agent answers with a text.
 func measures(provider, text string) Scraper {
-	return Scraper{Provider: provider, Grant: exposition.Grant{CPU: 4, Memory: 1 << 30}, Scrape: func(_ context.Context, uri *url.URL) (io.ReadCloser, error) {
+	grant := exposition.Grant{CPU: 4, Memory: 1 << 30}
+	return Scraper{Provider: provider, Grant: grant, Scrape: func(_ context.Context, uri *url.URL) (io.ReadCloser, error) {
 		if uri.RequestURI() != "/metrics/resource?a=b" {
 			return nil, errors.New("another request")
 		}
@@ -55,8 +56,10 @@ func TestMetricsOfSeveralProvidersBecomeOneText(t *testing.T) {
 	now := fmt.Sprint(time.Now().UnixMilli())
 	require.Equal(t, strings.Join([]string{
 		"# TYPE a gauge", "a" + of("pod") + " 3",
-		"# HELP b Those of the first.", "# TYPE b counter", "b" + of("pod") + " 1 " + now, "b" + of("astray") + " 2", "b" + of("third") + " 1.5",
-		"# HELP node_memory_working_set_bytes All nodes.", "# TYPE node_memory_working_set_bytes gauge", "node_memory_working_set_bytes 30.5", "",
+		"# HELP b Those of the first.", "# TYPE b counter",
+		"b" + of("pod") + " 1 " + now, "b" + of("astray") + " 2", "b" + of("third") + " 1.5",
+		"# HELP node_memory_working_set_bytes All nodes.", "# TYPE node_memory_working_set_bytes gauge",
+		"node_memory_working_set_bytes 30.5", "",
 	}, "\n"), page(t,
 		measures("q", "# HELP b Those of the first.\n# TYPE b counter\nb"+of("pod")+" 1 "+now+"\nb"+of("astray")+" 2\n"+
 			"# TYPE a gauge\na"+of("pod")+" 3\n"+

@@ -82,7 +82,7 @@ func (s *server) usage(ctx context.Context, of share, pods map[string]*corev1.Po
 	})
 	if err != nil {
 		s.Log.V(1).Info("Cannot read the usage of a provider's pods", "provider", of.at.Provider, "virtualNode", of.at.VirtualNode,
-			"because", untrusted.Text(err.Error()))
+			"reason", untrusted.Text(err.Error()))
 		return nil
 	}
 	return stats

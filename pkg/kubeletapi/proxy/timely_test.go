@@ -95,7 +95,8 @@ func TestAProviderThatHangsIsGivenUp(t *testing.T) {
 				require.Contains(t, body, tc.message, path)
 			}
 			for by, executor := range executors(t, server, execPath) {
-				err := executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: strings.NewReader(""), Stdout: io.Discard})
+				err := executor.StreamWithContext(t.Context(),
+					remotecommand.StreamOptions{Stdin: strings.NewReader(""), Stdout: io.Discard})
 				require.ErrorContains(t, err, tc.message, by)
 			}
 		})

@@ -108,7 +108,7 @@ func (d *dialer) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	stream, ok := response.Body.(io.ReadWriteCloser)
 	if err = check(response, http.StatusSwitchingProtocols); err == nil && !ok {
-		err = noAnswer(errors.New("not a stream"))
+		err = noAnswer(errors.New("the upgraded connection is not writable"))
 	}
 	if err != nil {
 		_ = response.Body.Close()

@@ -69,7 +69,7 @@ func (c *confirming) confirm(ctx context.Context, name string) error {
 	case kerrors.IsNotFound(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("reading whether pod %s, whose ShadowPod is to be deleted, is gone: %w", name, err)
+		return fmt.Errorf("checking that pod %s no longer exists before its ShadowPod is deleted: %w", name, err)
 	}
 	if uid := transform.PodUID(shadow); c.serves(pod) && (uid == "" || uid == pod.UID) {
 		return fmt.Errorf("pod %s: %w", name, ErrLags)

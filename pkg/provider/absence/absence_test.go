@@ -52,7 +52,8 @@ func newWorld() *world {
 	w := &world{
 		pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "uid"}, Spec: corev1.PodSpec{NodeName: "liqo-p1"}},
 		shadow: &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns-home", Name: "a", Labels: labels.Merge(forge.ReflectionLabels(), labels.Set{forge.LiqoOriginClusterNodeName: "liqo-p1"}),
+			Namespace: "ns-home", Name: "a",
+			Labels: labels.Merge(forge.ReflectionLabels(), labels.Set{forge.LiqoOriginClusterNodeName: "liqo-p1"}),
 		}},
 		below: &liqos{},
 	}

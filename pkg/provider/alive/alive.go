@@ -78,7 +78,7 @@ func Run(ctx context.Context, cfg Config) error {
 			next = wait.Jitter(k.duration/2, 0.5)
 		}
 		if err != nil && ctx.Err() == nil {
-			k.Log.Error(err, "Cannot keep the node of the broker alive", "node", k.Node)
+			k.Log.Error(err, "Cannot keep the broker's node alive", "node", k.Node)
 		}
 	}
 }
@@ -88,12 +88,13 @@ func (k *keeper) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	leases := k.Kube.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	lease, err := leases.Get(ctx, k.Node, metav1.GetOptions{ResourceVersion: "0"}) // Of the API server's cache; an update checks the version.
+	// The read is served from the API server's cache; an update checks the version.
+	lease, err := leases.Get(ctx, k.Node, metav1.GetOptions{ResourceVersion: "0"})
 	switch {
 	case kerrors.IsNotFound(err):
 		return k.create(ctx)
 	case err != nil:
-		return fmt.Errorf("lease of node %q: %w", k.Node, err)
+		return fmt.Errorf("reading the lease of node %q: %w", k.Node, err)
 	}
 	if lease.Spec.LeaseDurationSeconds != nil && *lease.Spec.LeaseDurationSeconds > 0 {
 		k.duration = time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
@@ -117,10 +118,10 @@ func (k *keeper) check(ctx context.Context) error {
 	case kerrors.IsConflict(err):
 		return nil // Another process renewed it first.
 	case err != nil:
-		return fmt.Errorf("lease of node %q: %w", k.Node, err)
+		return fmt.Errorf("renewing the lease of node %q: %w", k.Node, err)
 	}
 	if !k.renews {
-		k.Log.Info("No broker renews the lease of the node: its virtual kubelets do, as long as they serve its pods", "node", k.Node)
+		k.Log.Info("No broker renews the lease of the node, renewing it while this virtual kubelet serves pods", "node", k.Node)
 	}
 	k.seen, k.renews = renewed.Spec.RenewTime, true
 	return k.markReady(ctx)
@@ -141,7 +142,7 @@ func (k *keeper) create(ctx context.Context) error {
 		return nil // The broker was removed.
 	}
 	if err != nil {
-		return fmt.Errorf("node %q: %w", k.Node, err)
+		return fmt.Errorf("reading node %q: %w", k.Node, err)
 	}
 	_, err = k.Kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
@@ -155,7 +156,7 @@ func (k *keeper) create(ctx context.Context) error {
 		},
 	}, metav1.CreateOptions{})
 	if err != nil && !kerrors.IsAlreadyExists(err) {
-		return fmt.Errorf("lease of node %q: %w", k.Node, err)
+		return fmt.Errorf("creating the lease of node %q: %w", k.Node, err)
 	}
 	return nil
 }
@@ -169,7 +170,7 @@ func (k *keeper) markReady(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("node %q: %w", k.Node, err)
+		return fmt.Errorf("reading node %q: %w", k.Node, err)
 	}
 	now := metav1.Now()
 	var back []corev1.NodeCondition
@@ -196,8 +197,8 @@ func (k *keeper) markReady(ctx context.Context) error {
 	}
 	_, err = k.Kube.CoreV1().Nodes().Patch(ctx, k.Node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	if err != nil && !kerrors.IsConflict(err) {
-		return fmt.Errorf("node %q: %w", k.Node, err)
+		return fmt.Errorf("patching the status of node %q: %w", k.Node, err)
 	}
-	k.Log.Info("The node was taken for lost and is Ready again: its pods are served", "node", k.Node)
+	k.Log.Info("The node conditions were Unknown, marked the node Ready because its pods are served", "node", k.Node)
 	return nil
 }

@@ -35,7 +35,8 @@ type home struct {
 
 func newHome(t *testing.T) *home {
 	t.Helper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "broker", UID: "node"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+	meta := metav1.ObjectMeta{Name: "broker", UID: "node"}
+	node := &corev1.Node{ObjectMeta: meta, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "BrokerLeads"},
 		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse},
 		{Type: v1alpha1.NodeUnguarded, Status: corev1.ConditionFalse},

@@ -85,7 +85,8 @@ func start(t *testing.T) *clusters {
 	t.Helper()
 	namespaceMap := &offloadingv1beta1.NamespaceMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "liqo-tenant-p1", Name: "p1", Labels: map[string]string{consts.RemoteClusterID: "p1", consts.ReplicationDestinationLabel: "p1"},
+			Namespace: "liqo-tenant-p1", Name: "p1",
+			Labels: map[string]string{consts.RemoteClusterID: "p1", consts.ReplicationDestinationLabel: "p1"},
 		},
 		Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"ns": "ns-home"}},
 		Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{

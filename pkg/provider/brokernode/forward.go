@@ -81,7 +81,7 @@ func (f *Forwarder) create(ctx context.Context, pods corev1listers.PodNamespaceL
 		f.releasesOf(pod.Namespace).observeThere(pod.Name)
 	default:
 		if failed := f.report(ctx, pod, refusalOf(err)); failed != nil {
-			f.Log.Error(failed, "Cannot report a refusal to the broker", "refusal", err.Error())
+			f.Log.Error(failed, "Cannot report the provider's rejection of a pod to the broker", "rejection", err.Error())
 		}
 	}
 	end(err)

@@ -54,7 +54,8 @@ func TestAnAPIServerIsToldHowLongACreationMayTake(t *testing.T) {
 		checked++
 		return nil
 	}}.Create(t.Context(),
-		&offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}, metav1.CreateOptions{FieldManager: "reflection"})
+		&offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}},
+		metav1.CreateOptions{FieldManager: "reflection"})
 	require.NoError(t, err)
 	require.EqualValues(t, "there", created.UID)
 	require.Equal(t, 1, checked)
@@ -92,7 +93,8 @@ func TestWhetherAPodIsStillAssignedIsAskedWhenItsTurnHasCome(t *testing.T) {
 			_, err = timely{at.ShadowPods("ns"), at.RESTClient(), func(context.Context) error {
 				require.True(t, waited)
 				return tc.ready
-			}}.Create(t.Context(), &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}, metav1.CreateOptions{})
+			}}.Create(t.Context(),
+				&offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}, metav1.CreateOptions{})
 			require.ErrorIs(t, err, tc.want)
 			require.ErrorIs(t, err, errUnsent)
 

@@ -29,7 +29,8 @@ type ownPods struct {
 // view.
 func (p ownPods) own(namespace, name string) error {
 	if _, err := p.pods.Pods(namespace).Get(name); err != nil {
-		return errdefs.NotFoundf("pod %s/%s is not assigned to VirtualNode %s of %s; ask the node %s, or the virtual kubelet of the VirtualNode in the pod's labels %s and %s",
+		return errdefs.NotFoundf("pod %s/%s is not assigned to VirtualNode %s of %s; ask the node %s, "+
+			"or the virtual kubelet of the VirtualNode in the pod's labels %s and %s",
 			namespace, name, p.view.VirtualNode, p.view.Provider, p.view.Node, v1alpha1.VirtualNodeLabel, v1alpha1.ProviderLabel)
 	}
 	return nil

@@ -27,7 +27,7 @@ import (
 
 // errPreviousExists requeues a pod whose previous ShadowPod, or that ShadowPod's pod, still exists at the provider
 // cluster.
-var errPreviousExists = errors.New("waiting until the pod's previous ShadowPod and its pod are gone")
+var errPreviousExists = errors.New("waiting for the deletion of the pod's previous ShadowPod and of its remote pod")
 
 // Handover returns Liqo's pod reflector of a namespace in which pods move between virtual kubelets while they live.
 //
@@ -139,7 +139,7 @@ func (h *handover) reportEnd(ctx context.Context, shadow *offloadingv1beta1.Shad
 	case errors.As(err, &tooLong):
 		return nil
 	case err != nil:
-		return fmt.Errorf("reading whether pod %s, which leaves, has ended: %w", shadow.Name, err)
+		return fmt.Errorf("checking whether pod %s, which is being moved away, has ended: %w", shadow.Name, err)
 	}
 	status := untrusted.PodStatus(&remote.Status)
 	if !placement.EndedByItself(status, remote.DeletionTimestamp != nil) {
@@ -155,7 +155,7 @@ func (h *handover) reportEndOf(ctx context.Context, cached *offloadingv1beta1.Sh
 	case kerrors.IsNotFound(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("reading from ShadowPod %s, whose pod leaves, whether that has ended: %w", cached.Name, err)
+		return fmt.Errorf("checking ShadowPod %s for the end of its pod, which is being moved away: %w", cached.Name, err)
 	case shadow.UID != cached.UID:
 		return nil // The cache will show the new ShadowPod.
 	}

@@ -61,7 +61,9 @@ func TestAPodThatEndsWhileItLeavesIsReported(t *testing.T) {
 	shadow := shadowOf("")
 	there := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns-home", Name: "a"}, Status: corev1.PodStatus{
 		Phase: corev1.PodSucceeded, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}},
-		ContainerStatuses: []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 0}}}},
+		ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "c", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 0}},
+		}},
 	}}
 	leaving := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "a", UID: "uid", Annotations: map[string]string{
@@ -84,23 +86,29 @@ func TestAPodThatEndsWhileItLeavesIsReported(t *testing.T) {
 		change  func(*world)
 		reports bool
 	}{
-		"it has completed":                       {func(*world) {}, true},
-		"it has failed":                          {func(w *world) { w.remote.Status.Phase = corev1.PodFailed }, true},
-		"the API server accepts no such status":  {func(w *world) { w.remote.Status.Message = refused }, false},
-		"it was removed after that":              {removed(corev1.RestartPolicyNever), true},
-		"it was removed, and would run again":    {removed(corev1.RestartPolicyAlways), false},
-		"it runs":                                {func(w *world) { w.remote.Status.Phase = corev1.PodRunning }, false},
-		"nothing of it is there":                 {func(w *world) { w.remote = nil }, false},
-		"it ends because it is deleted":          {func(w *world) { w.remote.DeletionTimestamp = &now }, false},
-		"its ShadowPod is deleted":               {func(w *world) { w.shadow.DeletionTimestamp = &now }, false},
-		"the ShadowPod does not say whose":       {func(w *world) { w.shadow.GenerateName = "" }, false},
-		"the ShadowPod is an earlier pod's":      {func(w *world) { transform.HidePodUID(w.shadow, "earlier") }, false},
-		"it left another VirtualNode":            {func(w *world) { w.local.Annotations[v1alpha1.MovingFromAnnotation] = "q1" }, false},
-		"it left another provider's of the name": {func(w *world) { w.local.Annotations[v1alpha1.MovingFromProviderAnnotation] = "q" }, false},
-		"it is assigned again":                   {func(w *world) { w.local.Labels = map[string]string{v1alpha1.VirtualNodeLabel: "q1"} }, false},
-		"it is deleted":                          {func(w *world) { w.local.DeletionTimestamp, w.local.Finalizers = &now, []string{"x"} }, false},
-		"it is gone":                             {func(w *world) { w.local.Name = "b" }, false},
-		"it has been shown to have ended since":  {func(w *world) { w.local.Status.Phase = corev1.PodFailed }, false},
+		"it has completed":                      {func(*world) {}, true},
+		"it has failed":                         {func(w *world) { w.remote.Status.Phase = corev1.PodFailed }, true},
+		"the API server accepts no such status": {func(w *world) { w.remote.Status.Message = refused }, false},
+		"it was removed after that":             {removed(corev1.RestartPolicyNever), true},
+		"it was removed, and would run again":   {removed(corev1.RestartPolicyAlways), false},
+		"it runs":                               {func(w *world) { w.remote.Status.Phase = corev1.PodRunning }, false},
+		"nothing of it is there":                {func(w *world) { w.remote = nil }, false},
+		"it ends because it is deleted":         {func(w *world) { w.remote.DeletionTimestamp = &now }, false},
+		"its ShadowPod is deleted":              {func(w *world) { w.shadow.DeletionTimestamp = &now }, false},
+		"the ShadowPod does not say whose":      {func(w *world) { w.shadow.GenerateName = "" }, false},
+		"the ShadowPod is an earlier pod's":     {func(w *world) { transform.HidePodUID(w.shadow, "earlier") }, false},
+		"it left another VirtualNode":           {func(w *world) { w.local.Annotations[v1alpha1.MovingFromAnnotation] = "q1" }, false},
+		"it left another provider's of the name": {
+			func(w *world) { w.local.Annotations[v1alpha1.MovingFromProviderAnnotation] = "q" }, false,
+		},
+		"it is assigned again": {
+			func(w *world) { w.local.Labels = map[string]string{v1alpha1.VirtualNodeLabel: "q1"} }, false,
+		},
+		"it is deleted": {
+			func(w *world) { w.local.DeletionTimestamp, w.local.Finalizers = &now, []string{"x"} }, false,
+		},
+		"it is gone":                            {func(w *world) { w.local.Name = "b" }, false},
+		"it has been shown to have ended since": {func(w *world) { w.local.Status.Phase = corev1.PodFailed }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{leaving.DeepCopy(), shadow.DeepCopy(), there.DeepCopy()}
@@ -113,8 +121,9 @@ func TestAPodThatEndsWhileItLeavesIsReported(t *testing.T) {
 			cached := w.shadow.DeepCopy()
 			cached.Status.Phase = "" // The cache lags.
 			h := &handover{
-				NamespacedReflector: below, forget: func(string) {}, client: liqofake.NewSimpleClientset(w.shadow).OffloadingV1beta1().ShadowPods("ns-home"),
-				local: corev1listers.NewPodLister(indexed[*corev1.Pod](t)).Pods("ns"),
+				NamespacedReflector: below, forget: func(string) {},
+				client: liqofake.NewSimpleClientset(w.shadow).OffloadingV1beta1().ShadowPods("ns-home"),
+				local:  corev1listers.NewPodLister(indexed[*corev1.Pod](t)).Pods("ns"),
 				// The cache lags behind the API server.
 				remote: corev1listers.NewPodLister(indexed[*corev1.Pod](t)).Pods("ns-home"), remotePods: remotes.CoreV1().Pods("ns-home"),
 				shadows:  offloadinglisters.NewShadowPodLister(indexed(t, cached)).ShadowPods("ns-home"),
@@ -312,17 +321,23 @@ func TestHandover(t *testing.T) {
 		"a pod comes back while its ShadowPod is going":       {assigned, going, remote(madeBy("p1-gpu")), waits, false},
 		"a pod runs, and is that of its ShadowPod":            {assigned, second, of("second"), liqo, false},
 		"the pod there is still that of an earlier ShadowPod": {assigned, second, of("first"), waits, false},
-		"an earlier pod had the name":                         {assigned, ofPod("earlier", shadow(madeBy("p1-gpu"))), remote(madeBy("p1-gpu")), deletes, false},
-		"an earlier pod had the name, and is ending":          {assigned, ofPod("earlier", going), remote(madeBy("p1-gpu")), waits, false},
-		"an earlier pod had the name, at another slice":       {assigned, ofPod("earlier", shadow(madeBy("p1-cpu"))), remote(madeBy("p1-cpu")), waits, false},
-		"a pod runs, and its ShadowPod says whose it is":      {assigned, ofPod("uid", shadow(madeBy("p1-gpu"))), remote(madeBy("p1-gpu")), liqo, false},
-		"a pod's name is taken by a stranger's ShadowPod":     {assigned, shadow(nil), nil, liqo, false},
-		"a pod's name is taken by a stranger's pod":           {assigned, nil, remote(nil), liqo, false},
-		"a pod has left":                                      {nil, shadow(madeBy("p1-gpu")), remote(madeBy("p1-gpu")), liqo, true},
-		"a pod has left for another slice of the provider":    {nil, shadow(madeBy("p1-cpu")), remote(madeBy("p1-cpu")), nothing, true},
-		"a pod and what was made of it are gone":              {nil, nil, nil, liqo, true},
-		"a pod is deleted on its way to another slice":        {deleted, shadow(madeBy("p1-cpu")), remote(madeBy("p1-cpu")), liqo, false},
-		"a pod is done, and its ShadowPod another's already":  {done, shadow(madeBy("p1-cpu")), nil, liqo, false},
+		"an earlier pod had the name": {
+			assigned, ofPod("earlier", shadow(madeBy("p1-gpu"))), remote(madeBy("p1-gpu")), deletes, false,
+		},
+		"an earlier pod had the name, and is ending": {assigned, ofPod("earlier", going), remote(madeBy("p1-gpu")), waits, false},
+		"an earlier pod had the name, at another slice": {
+			assigned, ofPod("earlier", shadow(madeBy("p1-cpu"))), remote(madeBy("p1-cpu")), waits, false,
+		},
+		"a pod runs, and its ShadowPod says whose it is": {
+			assigned, ofPod("uid", shadow(madeBy("p1-gpu"))), remote(madeBy("p1-gpu")), liqo, false,
+		},
+		"a pod's name is taken by a stranger's ShadowPod": {assigned, shadow(nil), nil, liqo, false},
+		"a pod's name is taken by a stranger's pod":       {assigned, nil, remote(nil), liqo, false},
+		"a pod has left": {nil, shadow(madeBy("p1-gpu")), remote(madeBy("p1-gpu")), liqo, true},
+		"a pod has left for another slice of the provider":   {nil, shadow(madeBy("p1-cpu")), remote(madeBy("p1-cpu")), nothing, true},
+		"a pod and what was made of it are gone":             {nil, nil, nil, liqo, true},
+		"a pod is deleted on its way to another slice":       {deleted, shadow(madeBy("p1-cpu")), remote(madeBy("p1-cpu")), liqo, false},
+		"a pod is done, and its ShadowPod another's already": {done, shadow(madeBy("p1-cpu")), nil, liqo, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			locals, remotes, shadows := indexed[*corev1.Pod](t), indexed[*corev1.Pod](t), indexed[*offloadingv1beta1.ShadowPod](t)

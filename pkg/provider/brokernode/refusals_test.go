@@ -57,7 +57,10 @@ func assignedPod() *corev1.Pod {
 			Labels:      map[string]string{"brokering.liqo.io/virtual-node": "p1-gpu"},
 			Annotations: map[string]string{"brokering.liqo.io/assigned-at": noon.Add(-200 * time.Millisecond).Format(time.RFC3339Nano)},
 		},
-		Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}},
+		Status: corev1.PodStatus{
+			Phase:      corev1.PodPending,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}},
+		},
 	}
 }
 
@@ -67,7 +70,8 @@ func exceeded() error {
 
 // deniedBy is the error that an API server returns for a webhook that answers 403.
 func deniedBy(webhook, text string) error {
-	return webhookerrors.ToStatusErr(webhook, &metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: text})
+	return webhookerrors.ToStatusErr(webhook,
+		&metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: text})
 }
 
 // alreadyRunning is the answer of Liqo's webhook to a ShadowPod that exists.

@@ -198,7 +198,7 @@ func (r *releases) reportEnd(ctx context.Context, name string, uid types.UID, th
 	case kerrors.IsNotFound(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("pod %s, which ended while it was leaving: %w", name, err)
+		return fmt.Errorf("reading pod %s, which ended while it was being moved away: %w", name, err)
 	case pod.UID != uid || pod.DeletionTimestamp != nil || placement.Terminal(pod) || pod.Labels[v1alpha1.VirtualNodeLabel] != "" ||
 		placement.MovingFrom(pod) != (scheduler.Place{Provider: r.view.Provider, VirtualNode: r.view.VirtualNode}):
 		return nil
@@ -216,7 +216,7 @@ func (r *releases) reportEnd(ctx context.Context, name string, uid types.UID, th
 	case placement.NeverAccepted(err), kerrors.IsForbidden(err):
 		return nil // A status that the API server never accepts must not block the move.
 	}
-	return fmt.Errorf("telling that pod %s has ended: %w", name, err)
+	return fmt.Errorf("writing the terminal status of pod %s: %w", name, err)
 }
 
 // release tells the broker once that a pod was released, if it was moved away while it lived.
@@ -245,7 +245,7 @@ func (r *releases) release(ctx context.Context, name string) error {
 		if _, again := r.assigned[name]; !again {
 			r.assigned[name] = left
 		}
-		return fmt.Errorf("telling the broker that pod %s was let go: %w", name, err)
+		return fmt.Errorf("reporting to the broker that pod %s was released: %w", name, err)
 	}
 	return nil
 }

@@ -30,7 +30,9 @@ func TestAPodThatLeftIsReleasedOnce(t *testing.T) {
 	deleted.DeletionTimestamp = &now
 	var none []string
 	once := []string{`{"metadata":{"annotations":{"brokering.liqo.io/released":"q1/noon"},"uid":"uid"}}`}
-	never := []string{`{"metadata":{"annotations":{"brokering.liqo.io/not-forwarded":"q1/noon","brokering.liqo.io/released":"q1/noon"},"uid":"uid"}}`}
+	never := []string{
+		`{"metadata":{"annotations":{"brokering.liqo.io/not-forwarded":"q1/noon","brokering.liqo.io/released":"q1/noon"},"uid":"uid"}}`,
+	}
 	taken := kerrors.NewAlreadyExists(schema.GroupResource{}, "a")
 	for name, tc := range map[string]struct {
 		// seen are the states of the pod while it was assigned.
@@ -39,8 +41,10 @@ func TestAPodThatLeftIsReleasedOnce(t *testing.T) {
 		created []error
 		want    []string
 	}{
-		"it was forwarded":                    {[]*corev1.Pod{assigned, assigned}, []error{nil}, once},
-		"it was refused":                      {[]*corev1.Pod{assigned}, []error{kerrors.NewForbidden(schema.GroupResource{}, "a", errors.New("quota"))}, never},
+		"it was forwarded": {[]*corev1.Pod{assigned, assigned}, []error{nil}, once},
+		"it was refused": {
+			[]*corev1.Pod{assigned}, []error{kerrors.NewForbidden(schema.GroupResource{}, "a", errors.New("quota"))}, never,
+		},
 		"it was not forwarded in time":        {[]*corev1.Pod{assigned}, nil, never},
 		"it was not sent":                     {[]*corev1.Pod{assigned}, []error{fmt.Errorf("%w: %w", errUnsent, context.Canceled)}, never},
 		"it was never seen":                   {nil, nil, none},
@@ -52,7 +56,9 @@ func TestAPodThatLeftIsReleasedOnce(t *testing.T) {
 		"it was refused by its content":       {[]*corev1.Pod{assigned}, []error{answered(http.StatusUnprocessableEntity)}, never},
 		"it was forwarded, and refused later": {[]*corev1.Pod{assigned, assigned}, []error{nil, answered(http.StatusForbidden)}, once},
 		"it had none, and was refused the next time": {
-			[]*corev1.Pod{assigned}, []error{context.DeadlineExceeded, kerrors.NewForbidden(schema.GroupResource{}, "a", errors.New("quota"))}, none,
+			[]*corev1.Pod{assigned},
+			[]error{context.DeadlineExceeded, kerrors.NewForbidden(schema.GroupResource{}, "a", errors.New("quota"))},
+			none,
 		},
 		"it had none, and was there the next time": {[]*corev1.Pod{assigned}, []error{context.DeadlineExceeded, taken}, once},
 	} {

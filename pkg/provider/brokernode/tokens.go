@@ -54,7 +54,7 @@ func (r tokenless) Handle(ctx context.Context, name string) error {
 	}
 	err = r.client.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(remote.UID))})
 	if err != nil && !kerrors.IsNotFound(err) && !kerrors.IsConflict(err) {
-		return fmt.Errorf("tokens of a consumer in Secret %s at the provider: %w", name, err)
+		return fmt.Errorf("deleting the consumer's tokens in Secret %s at the provider: %w", name, err)
 	}
 	return nil
 }

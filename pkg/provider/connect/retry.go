@@ -117,9 +117,10 @@ func (a *away) observe(req *http.Request, why string, turn bool) <-chan struct{}
 	a.mu.Unlock()
 	switch {
 	case before < after && after == failuresUntilLogged:
-		a.log.Info("A request for a watch is not answered by the remote cluster", "path", untrusted.Cut(req.URL.Path, mostPath), "because", untrusted.Text(why))
+		a.log.Info("The remote cluster does not answer watch requests, retrying",
+			"path", untrusted.Cut(req.URL.Path, mostPath), "reason", untrusted.Text(why))
 	case after == 0 && before >= failuresUntilLogged:
-		a.log.Info("Requests for watches are answered again by the remote cluster")
+		a.log.Info("The remote cluster answers watch requests again")
 	}
 	return answered
 }

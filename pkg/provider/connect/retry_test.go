@@ -145,7 +145,8 @@ func watching(t *testing.T, s *server, n int, retried bool) {
 	for i := range n {
 		kube, err := kubernetes.NewForConfig(config)
 		require.NoError(t, err)
-		informer := informers.NewSharedInformerFactoryWithOptions(kube, 0, informers.WithNamespace(fmt.Sprint("ns", i))).Core().V1().Pods().Informer()
+		factory := informers.NewSharedInformerFactoryWithOptions(kube, 0, informers.WithNamespace(fmt.Sprint("ns", i)))
+		informer := factory.Core().V1().Pods().Informer()
 		running.StartWithContext(ctx, informer.RunWithContext)
 	}
 	time.Sleep(time.Minute)

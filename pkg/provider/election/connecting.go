@@ -46,7 +46,8 @@ func (l leases) annotated(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	}
 	delete(out.Annotations, v1alpha1.AnsweredAgoAnnotation)
 	if at := l.answered(); !at.IsZero() {
-		metav1.SetMetaDataAnnotation(&out.ObjectMeta, v1alpha1.AnsweredAgoAnnotation, l.identity+" "+time.Since(at).Round(time.Millisecond).String())
+		ago := time.Since(at).Round(time.Millisecond)
+		metav1.SetMetaDataAnnotation(&out.ObjectMeta, v1alpha1.AnsweredAgoAnnotation, l.identity+" "+ago.String())
 	}
 	return out
 }

@@ -132,11 +132,11 @@ func (c *Config) RunReflection(ctx context.Context, home *rest.Config, events re
 				c.Log.Error(err, "Cannot enqueue all objects")
 				return
 			}
-			c.Log.Info("Leading the reflection of all but pods")
+			c.Log.Info("Elected to reflect all resources except pods")
 		},
 	}, rest.CopyConfig(home), events)
 	if err != nil {
-		return fmt.Errorf("electing who reflects what is not a pod: %w", err)
+		return fmt.Errorf("electing the virtual kubelet that reflects all resources except pods: %w", err)
 	}
 	elector.Run(ctx)
 	if ctx.Err() == nil {

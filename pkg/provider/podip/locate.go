@@ -55,7 +55,8 @@ func (l *locator) Handle(ctx context.Context, name string) error {
 		local: local.ResourceVersion, remote: remote.ResourceVersion, annotations: annotationChanges(local, l.location(local, remote)),
 	}
 	err := l.namespaceReflector.Handle(context.WithValue(ctx, changeKey{}, &moved), name)
-	if err == nil && moved.annotations != nil && !moved.handled && (local.Status.PodIP == "" || local.Status.PodIP == l.show(remote).Status.PodIP) {
+	if err == nil && moved.annotations != nil && !moved.handled &&
+		(local.Status.PodIP == "" || local.Status.PodIP == l.show(remote).Status.PodIP) {
 		return l.annotate(ctx, local, moved.annotations) // The status stays as it is.
 	}
 	if err == nil && remote.Status.PodIP != "" {
@@ -106,12 +107,13 @@ func (l *locator) annotate(ctx context.Context, local *corev1.Pod, patch map[str
 	if err != nil {
 		return err
 	}
-	written, err := l.pods.Patch(ctx, local.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: forge.ReflectionFieldManager})
+	written, err := l.pods.Patch(ctx, local.Name, types.MergePatchType, body,
+		metav1.PatchOptions{FieldManager: forge.ReflectionFieldManager})
 	switch {
 	case kerrors.IsNotFound(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("annotations of pod %s/%s: %w", local.Namespace, local.Name, err)
+		return fmt.Errorf("patching the annotations of pod %s/%s: %w", local.Namespace, local.Name, err)
 	}
 	l.writes.observe(local.ResourceVersion, written)
 	return nil

@@ -98,7 +98,8 @@ func TestTheLocationOfAPodComesWithItsAddress(t *testing.T) {
 		"app": "web", v1alpha1.RootIPAnnotation: "10.244.1.2", v1alpha1.RootClusterAnnotation: "provider",
 	}
 	elsewhere := map[string]string{
-		"app": "web", v1alpha1.RootIPAnnotation: "10.9.1.2", v1alpha1.RootClusterAnnotation: "other", v1alpha1.InnerIPAnnotation: "10.9.1.2",
+		"app": "web", v1alpha1.RootIPAnnotation: "10.9.1.2", v1alpha1.RootClusterAnnotation: "other",
+		v1alpha1.InnerIPAnnotation: "10.9.1.2",
 	}
 	for name, tc := range map[string]struct {
 		annotations map[string]string
@@ -155,7 +156,8 @@ func TestTheLocationOfAPodComesWithItsAddress(t *testing.T) {
 			annotations: elsewhere, shows: "10.9.1.2", address: "10.244.1.2", early: true, annotated: elsewhere, shown: "10.9.1.2",
 		},
 		"no address is shown, as with --disable-ip-reflection": {
-			annotations: map[string]string{"app": "web"}, address: "10.244.1.2", early: true, wrote: []string{"patch "}, annotated: located, shown: "",
+			annotations: map[string]string{"app": "web"}, address: "10.244.1.2", early: true,
+			wrote: []string{"patch "}, annotated: located, shown: "",
 		},
 		"the status cannot be written": {
 			annotations: map[string]string{"app": "web"}, address: "10.244.1.2", fails: errors.New("no"),
@@ -171,7 +173,9 @@ func TestTheLocationOfAPodComesWithItsAddress(t *testing.T) {
 			remote.Labels = forge.ReflectionLabels()
 			client := fake.NewClientset(local.DeepCopy())
 			if tc.fails != nil {
-				client.PrependReactor("update", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.fails })
+				client.PrependReactor("update", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, tc.fails
+				})
 			}
 			locals, remotes := indexOf(t, local), indexOf(t, remote)
 			l := newLocator(t, Config{Direct: true, Origin: "provider"}, client, locals, remotes)

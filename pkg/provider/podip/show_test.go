@@ -24,8 +24,10 @@ func (p peer) Of(cluster string) netconfig.View { return netconfig.View{} }
 func remapped(t *testing.T) peer {
 	t.Helper()
 	cfg := &networkingv1beta1.Configuration{Status: networkingv1beta1.ConfigurationStatus{
-		Conditions: []metav1.Condition{{Type: networkingv1beta1.ConfigurationConditionNetworkCIDRsConfigured, Status: metav1.ConditionTrue}},
-		Remote:     &networkingv1beta1.ClusterConfig{},
+		Conditions: []metav1.Condition{{
+			Type: networkingv1beta1.ConfigurationConditionNetworkCIDRsConfigured, Status: metav1.ConditionTrue,
+		}},
+		Remote: &networkingv1beta1.ClusterConfig{},
 	}}
 	cfg.Spec.Remote.CIDR.Pod = []networkingv1beta1.CIDR{"10.244.0.0/16"}
 	cfg.Status.Remote.CIDR.Pod = []networkingv1beta1.CIDR{"10.30.0.0/16"}

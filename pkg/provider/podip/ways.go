@@ -11,10 +11,10 @@ import (
 )
 
 // ErrUnreachable means that this cluster has no route to the pod with its current networks.
-var ErrUnreachable = errors.New("no way to the pod")
+var ErrUnreachable = errors.New("no route to the pod")
 
 // ErrPending means that the route to the pod is still being looked up.
-var ErrPending = errors.New("the way to the pod is not known yet")
+var ErrPending = errors.New("the route to the pod is not known yet")
 
 // Root is the place where a forwarded pod really runs: its address as that cluster sees it, and the id of that cluster.
 type Root struct{ IP, Cluster string }
@@ -82,11 +82,11 @@ func (w Ways) Resolve(ip string, root Root) (string, error) {
 	case w.allows(ip):
 		return ip, nil
 	case w.Direct == nil:
-		return "", fmt.Errorf("%w: it shows %q, %w (--direct-traffic, --remote-ipam and --remote-cidr are for clusters that forward pods)",
+		return "", fmt.Errorf("%w: it shows %q, %w (if that cluster forwards pods, set --direct-traffic, --remote-ipam or --remote-cidr)",
 			ErrUnreachable, ip, errForeign)
 	case root.Cluster == "":
-		return "", fmt.Errorf("%w: the cluster that forwarded it does not say where it runs (--announce-root), and no --remote-ipam is set",
-			ErrUnreachable)
+		return "", fmt.Errorf("%w: the cluster that forwarded it does not announce where it runs (--announce-root), "+
+			"and no --remote-ipam is set", ErrUnreachable)
 	default:
 		return "", fmt.Errorf("%w: it runs at %s, to which this cluster has no network connection, and no --remote-ipam is set",
 			ErrUnreachable, root.Cluster)
@@ -94,7 +94,7 @@ func (w Ways) Resolve(ip string, root Root) (string, error) {
 }
 
 // errForeign is the reason why an address is rejected.
-var errForeign = errors.New("which is in none of the ranges of the remote cluster")
+var errForeign = errors.New("which is outside the ranges of the remote cluster")
 
 // allows reports whether an address is in one of the allowed ranges.
 func (w Ways) allows(ip string) bool {

@@ -18,8 +18,10 @@ import (
 func network(t *testing.T, pods, external string, up bool) netconfig.View {
 	t.Helper()
 	cfg := &networkingv1beta1.Configuration{Status: networkingv1beta1.ConfigurationStatus{
-		Conditions: []metav1.Condition{{Type: networkingv1beta1.ConfigurationConditionNetworkCIDRsConfigured, Status: metav1.ConditionTrue}},
-		Remote:     &networkingv1beta1.ClusterConfig{},
+		Conditions: []metav1.Condition{{
+			Type: networkingv1beta1.ConfigurationConditionNetworkCIDRsConfigured, Status: metav1.ConditionTrue,
+		}},
+		Remote: &networkingv1beta1.ClusterConfig{},
 	}}
 	cfg.Spec.Remote.CIDR = networkingv1beta1.ClusterConfigCIDR{
 		Pod: []networkingv1beta1.CIDR{"10.244.0.0/16"}, External: []networkingv1beta1.CIDR{"10.70.0.0/16"},
@@ -66,28 +68,70 @@ func TestResolve(t *testing.T) {
 		{name: "an external address of the next cluster: Liqo's translation", ways: Ways{Next: broker}, ip: "10.70.0.4", want: "10.28.0.4"},
 		{name: "an address of another cluster", ways: Ways{Next: broker}, ip: "10.35.7.1", root: root, failure: ErrUnreachable},
 		{name: "an address of a node", ways: Ways{Next: broker}, ip: "169.254.169.254", failure: ErrUnreachable},
-		{name: "an address of another cluster that is allowed", ways: Ways{Next: broker, Allowed: allowed}, ip: "10.35.7.1", want: "10.35.7.1"},
+		{
+			name: "an address of another cluster that is allowed",
+			ways: Ways{Next: broker, Allowed: allowed}, ip: "10.35.7.1", want: "10.35.7.1",
+		},
 		{name: "an allowed address in IPv6", ways: Ways{Next: broker, Allowed: allowed}, ip: "::ffff:10.35.7.1", want: "::ffff:10.35.7.1"},
 		{name: "an address that is not allowed", ways: Ways{Next: broker, Allowed: allowed}, ip: "10.36.7.1", failure: ErrUnreachable},
-		{name: "an allowed address is asked for, if it can be", ways: Ways{Next: broker, Through: through, Allowed: allowed}, ip: "10.35.7.1", want: "10.28.0.4"},
-		{name: "the remote IPAM answers an address of another cluster", ways: Ways{Next: broker, Through: astray}, ip: "10.35.7.1", failure: ErrUnreachable},
+		{
+			name: "an allowed address is asked for, if it can be",
+			ways: Ways{Next: broker, Through: through, Allowed: allowed}, ip: "10.35.7.1", want: "10.28.0.4",
+		},
+		{
+			name: "the remote IPAM answers an address of another cluster",
+			ways: Ways{Next: broker, Through: astray}, ip: "10.35.7.1", failure: ErrUnreachable,
+		},
 		{name: "no address", ways: Ways{Next: broker}, ip: "no address", failure: ErrUnreachable},
-		{name: "forwarded, a network to the root: direct", ways: Ways{Next: broker, Direct: up}, ip: "10.35.7.1", root: root, want: "10.50.7.1"},
-		{name: "direct comes first", ways: Ways{Next: broker, Direct: up, Through: through}, ip: "10.35.7.1", root: root, want: "10.50.7.1"},
-		{name: "the network to the root is down: through the next cluster", ways: Ways{Next: broker, Direct: down, Through: through}, ip: "10.35.7.1", root: root, want: "10.28.0.4"},
-		{name: "no network to the root: through the next cluster", ways: Ways{Next: broker, Direct: up, Through: through}, ip: "10.35.7.1", root: elsewhere, want: "10.28.0.4"},
-		{name: "the root is not known: through the next cluster", ways: Ways{Next: broker, Direct: up, Through: through}, ip: "10.35.7.1", want: "10.28.0.4"},
-		{name: "the root's address is none of its cluster's", ways: Ways{Next: broker, Direct: up, Through: through}, ip: "10.35.7.1", root: Root{"192.0.2.1", "q1"}, want: "10.28.0.4"},
-		{name: "a pod of the next cluster is not asked for", ways: Ways{Next: broker, Through: through}, ip: "10.244.1.2", want: "10.30.1.2"},
+		{
+			name: "forwarded, a network to the root: direct",
+			ways: Ways{Next: broker, Direct: up}, ip: "10.35.7.1", root: root, want: "10.50.7.1",
+		},
+		{
+			name: "direct comes first",
+			ways: Ways{Next: broker, Direct: up, Through: through}, ip: "10.35.7.1", root: root, want: "10.50.7.1",
+		},
+		{
+			name: "the network to the root is down: through the next cluster",
+			ways: Ways{Next: broker, Direct: down, Through: through}, ip: "10.35.7.1", root: root, want: "10.28.0.4",
+		},
+		{
+			name: "no network to the root: through the next cluster",
+			ways: Ways{Next: broker, Direct: up, Through: through}, ip: "10.35.7.1", root: elsewhere, want: "10.28.0.4",
+		},
+		{
+			name: "the root is not known: through the next cluster",
+			ways: Ways{Next: broker, Direct: up, Through: through}, ip: "10.35.7.1", want: "10.28.0.4",
+		},
+		{
+			name: "the root's address is none of its cluster's",
+			ways: Ways{Next: broker, Direct: up, Through: through}, ip: "10.35.7.1", root: Root{"192.0.2.1", "q1"}, want: "10.28.0.4",
+		},
+		{
+			name: "a pod of the next cluster is not asked for",
+			ways: Ways{Next: broker, Through: through}, ip: "10.244.1.2", want: "10.30.1.2",
+		},
 		{name: "no way", ways: Ways{Next: broker, Direct: down}, ip: "10.35.7.1", root: root, failure: ErrUnreachable},
 		{name: "forwarded, it is not said where to", ways: Ways{Next: broker, Direct: up}, ip: "10.35.7.1", failure: ErrUnreachable},
 		{name: "being looked up", ways: Ways{Next: broker, Through: pending}, ip: "10.35.7.1", failure: ErrPending},
-		{name: "the next cluster's network is not there yet", ways: Ways{Next: netconfig.View{Module: netconfig.Enabled}}, ip: "10.244.1.2", failure: ErrPending},
+		{
+			name: "the next cluster's network is not there yet",
+			ways: Ways{Next: netconfig.View{Module: netconfig.Enabled}}, ip: "10.244.1.2", failure: ErrPending,
+		},
 		{name: "nothing is known yet", ways: Ways{Through: through}, ip: "10.244.1.2", failure: ErrPending},
 		{name: "no network with the next cluster: as Liqo shows it", ways: Ways{Next: off}, ip: "10.35.7.1", root: root, want: "10.35.7.1"},
-		{name: "no network with the next cluster, one to the root", ways: Ways{Next: off, Direct: up}, ip: "10.35.7.1", root: root, want: "10.50.7.1"},
-		{name: "no network with the next cluster, and none to the root", ways: Ways{Next: off, Direct: down}, ip: "10.35.7.1", root: root, failure: ErrUnreachable},
-		{name: "no network with the next cluster, where the pod runs", ways: Ways{Next: off, Direct: up}, ip: "10.244.1.2", want: "10.244.1.2"},
+		{
+			name: "no network with the next cluster, one to the root",
+			ways: Ways{Next: off, Direct: up}, ip: "10.35.7.1", root: root, want: "10.50.7.1",
+		},
+		{
+			name: "no network with the next cluster, and none to the root",
+			ways: Ways{Next: off, Direct: down}, ip: "10.35.7.1", root: root, failure: ErrUnreachable,
+		},
+		{
+			name: "no network with the next cluster, where the pod runs",
+			ways: Ways{Next: off, Direct: up}, ip: "10.244.1.2", want: "10.244.1.2",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := tc.ways.Resolve(tc.ip, tc.root)

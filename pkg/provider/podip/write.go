@@ -25,7 +25,7 @@ type change struct {
 }
 
 // errChanged means that a pod has changed since the change was computed. The pod is requeued.
-var errChanged = errors.New("it has changed since its location was read")
+var errChanged = errors.New("the pod has changed since its location was computed")
 
 // changeKey is the key of a change in a context.
 type changeKey struct{}

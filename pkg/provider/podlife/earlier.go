@@ -24,7 +24,7 @@ import (
 )
 
 // errEarlier requeues a pod while a ShadowPod or remote pod of an earlier pod of its name exists.
-var errEarlier = errors.New("waiting until the ShadowPod of an earlier pod of this name and its pod are gone")
+var errEarlier = errors.New("waiting for the deletion of the ShadowPod of an earlier pod of this name and of its remote pod")
 
 // clockSkew bounds how much later than its ShadowPod a pod may seem to have been created, because the clocks of the two
 // clusters differ.

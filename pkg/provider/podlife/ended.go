@@ -156,5 +156,5 @@ func (e *ended) writeEnd(ctx context.Context, local *corev1.Pod) error {
 		e.last.forget(local.Name)
 		return nil
 	}
-	return fmt.Errorf("the end of pod %s/%s, which is removed: %w", local.Namespace, local.Name, err)
+	return fmt.Errorf("writing the terminal phase of pod %s/%s before its removal: %w", local.Namespace, local.Name, err)
 }

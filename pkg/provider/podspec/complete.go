@@ -67,6 +67,8 @@ func notIn(selector *metav1.LabelSelector, keys []string) []string {
 	}
 	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
 		_, required := selector.MatchLabels[key]
-		return required || slices.ContainsFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == key })
+		return required || slices.ContainsFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
+			return r.Key == key
+		})
 	})
 }

@@ -27,8 +27,10 @@ func Show(local, remote *corev1.Pod) *corev1.Pod {
 		Disrupt(status, *remote.DeletionTimestamp)
 	}
 	keepGates(local, status)
-	status.ContainerStatuses = acceptedContainers(status.ContainerStatuses, local.Status.ContainerStatuses, &local.Spec, local.Spec.Containers)
-	status.InitContainerStatuses = acceptedContainers(status.InitContainerStatuses, local.Status.InitContainerStatuses, &local.Spec, local.Spec.InitContainers)
+	status.ContainerStatuses = acceptedContainers(status.ContainerStatuses, local.Status.ContainerStatuses,
+		&local.Spec, local.Spec.Containers)
+	status.InitContainerStatuses = acceptedContainers(status.InitContainerStatuses, local.Status.InitContainerStatuses,
+		&local.Spec, local.Spec.InitContainers)
 	status.EphemeralContainerStatuses = acceptedEphemeral(status.EphemeralContainerStatuses, local)
 	return &shown
 }
@@ -82,7 +84,9 @@ func Condition(status *corev1.PodStatus, kind corev1.PodConditionType) *corev1.P
 // acceptedContainers omits containers that run or wait remotely although they have ended here and may not restart by
 // the local spec: the remote pod was recreated. A container without a status counts as not started, and its next status
 // may have any state.
-func acceptedContainers(statuses, before []corev1.ContainerStatus, spec *corev1.PodSpec, containers []corev1.Container) []corev1.ContainerStatus {
+func acceptedContainers(statuses, before []corev1.ContainerStatus, spec *corev1.PodSpec,
+	containers []corev1.Container,
+) []corev1.ContainerStatus {
 	var accepted []corev1.ContainerStatus
 	for _, status := range statuses {
 		container := containerOf(containers, status.Name)
@@ -153,7 +157,8 @@ func restartedByRule(rules []corev1.ContainerRestartRule, exitCode int32) bool {
 			continue
 		}
 		in := slices.Contains(codes.Values, exitCode)
-		if codes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn && in || codes.Operator == corev1.ContainerRestartRuleOnExitCodesOpNotIn && !in {
+		if codes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn && in ||
+			codes.Operator == corev1.ContainerRestartRuleOnExitCodesOpNotIn && !in {
 			return rules[i].Action == corev1.ContainerRestartRuleActionRestart
 		}
 	}

@@ -44,7 +44,7 @@ func Unknown(status *corev1.PodStatus) *corev1.PodStatus {
 			statuses[i].Ready, statuses[i].Started = false, ptr.To(false)
 			if statuses[i].State.Terminated == nil {
 				statuses[i].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-					ExitCode: exitUnknown, Reason: reasonUnknown, Message: "The end of the container is not known",
+					ExitCode: exitUnknown, Reason: reasonUnknown, Message: "The final state of the container is unknown",
 				}}
 			}
 		}

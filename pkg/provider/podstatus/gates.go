@@ -28,7 +28,9 @@ func keepGates(local *corev1.Pod, status *corev1.PodStatus) {
 	last := changed.LastTransitionTime
 	for _, gate := range local.Spec.ReadinessGates {
 		if was := Condition(&local.Status, gate.ConditionType); was != nil {
-			status.Conditions = slices.DeleteFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == gate.ConditionType })
+			status.Conditions = slices.DeleteFunc(status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == gate.ConditionType
+			})
 			status.Conditions = append(status.Conditions, *was)
 		}
 		is := Condition(status, gate.ConditionType)

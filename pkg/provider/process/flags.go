@@ -56,15 +56,16 @@ func CheckUnknown(flags *pflag.FlagSet, strict bool) error {
 // LogUnknown logs the names of the flags that are ignored. Their values may be secret.
 func LogUnknown(log logr.Logger, names []string) {
 	if len(names) > 0 {
-		log.Info("Flags that this version does not know are ignored: is there one for the version of Liqo that passes them? "+
-			"--strict-flags=true refuses them", "flags", names)
+		log.Info("Ignoring unknown flags; check for a release that supports the Liqo version that passes them, "+
+			"or set --strict-flags=true to reject them", "flags", names)
 	}
 }
 
 // UnknownMetric returns a gauge of the flags that are ignored.
 func UnknownMetric(names []string) prometheus.Collector {
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: "liqo_broker_vk", Name: "unknown_flags", Help: "1 for each flag that was passed and is ignored, because it is not known.",
+		Namespace: "liqo_broker_vk", Name: "unknown_flags",
+		Help: "1 for each unknown flag that was passed and is ignored.",
 	}, []string{"flag"})
 	for _, name := range names {
 		gauge.WithLabelValues(strings.ToValidUTF8(name, "?")).Set(1)
@@ -73,4 +74,5 @@ func UnknownMetric(names []string) prometheus.Collector {
 }
 
 // StrictUsage describes --strict-flags.
-const StrictUsage = "End at start if a flag is not known, as after a typing error; otherwise it is ignored, because later versions of Liqo pass more flags"
+const StrictUsage = "Exit at startup if a flag is unknown, for example mistyped; " +
+	"otherwise it is ignored, because later versions of Liqo pass more flags"

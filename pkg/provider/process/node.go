@@ -90,7 +90,7 @@ func restoreNode(ctx context.Context, log logr.Logger, nodes corev1client.NodeIn
 	}
 	wanted := source.GetNode().DeepCopy()
 	wanted.ResourceVersion = ""
-	log.Info("Restoring the node after a failed status update", "node", wanted.Name, "because", cause.Error())
+	log.Info("Restoring the node after a failed status update", "node", wanted.Name, "reason", cause.Error())
 
 	existing, err := nodes.Get(ctx, wanted.Name, metav1.GetOptions{})
 	switch {
@@ -109,7 +109,7 @@ func restoreNode(ctx context.Context, log logr.Logger, nodes corev1client.NodeIn
 func ServerVersion(log logr.Logger, local kubernetes.Interface) string {
 	version, err := local.Discovery().ServerVersion()
 	if err != nil {
-		log.Error(err, "Cannot read the version of the API server", "showing", fallbackVersion)
+		log.Error(err, "Cannot read the API server version, using the fallback", "version", fallbackVersion)
 		return fallbackVersion
 	}
 	return version.GitVersion

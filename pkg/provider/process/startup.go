@@ -26,7 +26,7 @@ func Eventually[T any](ctx context.Context, log logr.Logger, timeout time.Durati
 		pause := time.NewTimer(backoff.Step())
 		select {
 		case <-pause.C:
-			log.Info("Waiting", "for", what, "because", err.Error())
+			log.Info("Waiting", "for", what, "reason", err.Error())
 		case <-bounded.Done():
 			pause.Stop()
 			var none T

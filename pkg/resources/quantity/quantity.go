@@ -15,7 +15,7 @@ var shortQuantity = regexp.MustCompile(`^[^eE]{0,30}([eE][+-]?[0-9]{0,2}|Ei)?$`)
 // Parse reads a quantity from an untrusted text: unlike resource.ParseQuantity its time is bounded.
 func Parse(text string) (resource.Quantity, error) {
 	if !shortQuantity.MatchString(text) {
-		return resource.Quantity{}, fmt.Errorf("a quantity may have 30 digits, and two more in its exponent: %w",
+		return resource.Quantity{}, fmt.Errorf("a quantity may have at most 30 digits, and an exponent of at most two digits: %w",
 			resource.ErrFormatWrong)
 	}
 	return resource.ParseQuantity(text)

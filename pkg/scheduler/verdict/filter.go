@@ -57,7 +57,7 @@ var filterNames = [...]string{
 	Terminating:       "VirtualNode terminating",
 	StartsNothing:     "starts no pods",
 	NotReady:          "not ready",
-	RefusedLately:     "refused lately",
+	RefusedLately:     "in back-off",
 	Insufficient:      "insufficient",
 	TooManyPods:       "too many pods",
 	Reserved:          "reserved for a larger pod",

@@ -108,7 +108,7 @@ func (d *Result) Unschedulable() string {
 func (d *Result) Waiting() string {
 	reasons, _ := d.reasons()
 	if len(reasons) == 0 {
-		return "no provider cluster fits: there is none"
+		return "no provider clusters available"
 	}
 	texts := make([]string, len(reasons))
 	for i := range reasons {

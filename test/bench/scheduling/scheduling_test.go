@@ -66,7 +66,9 @@ func broker(testing.TB) func() string {
 		s.SetProvider(scheduler.Provider{
 			ID: place(i), Enabled: true, Ready: true, Namespaces: sets.New("ns"), Slices: []scheduler.Slice{{
 				VirtualNode: place(i),
-				Granted:     resources.Amounts{corev1.ResourceCPU: capacity * millis, corev1.ResourceMemory: capacity << 30, corev1.ResourcePods: capacity},
+				Granted: resources.Amounts{
+					corev1.ResourceCPU: capacity * millis, corev1.ResourceMemory: capacity << 30, corev1.ResourcePods: capacity,
+				},
 			}},
 		})
 	}
@@ -102,8 +104,9 @@ func kube(tb testing.TB) func() string {
 		s.Cache.AddNode(logger, &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: place(i), Labels: map[string]string{corev1.LabelHostname: place(i)}},
 			Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
-				corev1.ResourceCPU: *resource.NewMilliQuantity(capacity*millis, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(capacity<<30, resource.BinarySI),
-				corev1.ResourcePods: *resource.NewQuantity(capacity, resource.DecimalSI),
+				corev1.ResourceCPU:    *resource.NewMilliQuantity(capacity*millis, resource.DecimalSI),
+				corev1.ResourceMemory: *resource.NewQuantity(capacity<<30, resource.BinarySI),
+				corev1.ResourcePods:   *resource.NewQuantity(capacity, resource.DecimalSI),
 			}},
 		})
 	}
@@ -130,7 +133,8 @@ func newPod(name, app string) *corev1.Pod {
 		Spec: corev1.PodSpec{SchedulerName: corev1.DefaultSchedulerName, Containers: []corev1.Container{{
 			Name: "main", Image: "web",
 			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-				corev1.ResourceCPU: *resource.NewMilliQuantity(millis, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(1<<30, resource.BinarySI),
+				corev1.ResourceCPU:    *resource.NewMilliQuantity(millis, resource.DecimalSI),
+				corev1.ResourceMemory: *resource.NewQuantity(1<<30, resource.BinarySI),
 			}},
 		}}},
 	}

@@ -44,7 +44,8 @@ func judgedTimes() judge.Times {
 func brokerArgs() []string {
 	t := judgedTimes()
 	return []string{
-		"--failover-after=" + t.FailoverAfter.String(), "--probe-interval=" + t.ProbeInterval.String(), "--probe-timeout=" + t.ProbeTimeout.String(),
+		"--failover-after=" + t.FailoverAfter.String(), "--probe-interval=" + t.ProbeInterval.String(),
+		"--probe-timeout=" + t.ProbeTimeout.String(),
 		"--pending-timeout=" + t.PendingTimeout.String(), "--suspicion-window=20s", "--refusal-memory=20s", "--status-interval=1s",
 		"--leader-election-lease-duration=12s", "--leader-election-renew-deadline=9s", "--leader-election-retry-period=1s",
 	}
@@ -76,14 +77,16 @@ func main() {
 func run(ctx context.Context, args []string, out io.Writer) error {
 	var o options
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
-	flags.StringVar(&o.seeds, "seeds", "0-4", "the first and the last history")
-	flags.Float64Var(&o.minutes, "minutes", 0, "no history begins after so many minutes; 0 is no limit")
-	flags.StringVar(&o.fault, "fault", "", "this fault by itself, several with commas, or all, one after the other")
-	flags.BoolVar(&o.short, "short", false, "the history of the end-to-end suite")
-	flags.IntVar(&o.repeat, "repeat", 3, "how often each fault happens by itself")
-	flags.DurationVar(&o.takes, "takes", 30*time.Second, "how long each fault takes by itself")
-	flags.StringVar(&o.output, "output", "", "a file for the results, as JSON")
-	flags.StringVar(&o.kubelet, "kubelet", "", "the binary of the virtual kubelets, such as one of another version")
+	flags.StringVar(&o.seeds, "seeds", "0-4", "the seeds of the first and the last history, as FIRST-LAST")
+	flags.Float64Var(&o.minutes, "minutes", 0, "start no further history after this many minutes; 0 means no limit")
+	flags.StringVar(&o.fault, "fault", "",
+		"run these faults (separated by commas, or all) one at a time instead of histories with random faults")
+	flags.BoolVar(&o.short, "short", false, "run the short history of the end-to-end suite")
+	flags.IntVar(&o.repeat, "repeat", 3, "with -fault: how often each fault happens")
+	flags.DurationVar(&o.takes, "takes", 30*time.Second, "with -fault: how long each fault lasts")
+	flags.StringVar(&o.output, "output", "", "the file for the results, as JSON")
+	flags.StringVar(&o.kubelet, "kubelet", "",
+		"the binary of the broker's virtual kubelets, for example of another version; default this repository's")
 	flags.StringVar(&o.name, "name", "chaos", "the name of the sandbox")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -150,7 +153,9 @@ func (o *options) histories() (all []*chaos.History, err error) {
 }
 
 // happen runs histories one after the other. It returns an error if one broke a rule.
-func (o *options) happen(ctx context.Context, s *sandbox.Sandbox, histories []*chaos.History, out io.Writer) (all chaos.Results, err error) {
+func (o *options) happen(
+	ctx context.Context, s *sandbox.Sandbox, histories []*chaos.History, out io.Writer,
+) (all chaos.Results, err error) {
 	began := time.Now()
 	federation := &chaos.Federation{Sandbox: s, Node: brokerNode, Times: judgedTimes()}
 	for _, h := range histories {
@@ -166,7 +171,7 @@ func (o *options) happen(ctx context.Context, s *sandbox.Sandbox, histories []*c
 			return all, fmt.Errorf("%s: %w", h.Name, err)
 		}
 		if result.Violated() {
-			return all, fmt.Errorf("%s broke rules", h.Name)
+			return all, fmt.Errorf("%s has violations", h.Name)
 		}
 	}
 	return all, ctx.Err()

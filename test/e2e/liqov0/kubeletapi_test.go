@@ -43,7 +43,8 @@ func (f *federation) kubeletCalls(t *testing.T, name string) map[string]error {
 	exec := func(dial kubeletapi.Dial) func(context.Context) (string, error) {
 		return func(ctx context.Context) (string, error) { return p.Exec(ctx, dial, sentence, "head", "-n", "1") }
 	}
-	eventually(t, "the log of the pod: the Node has the port of its virtual kubelet, and that a certificate", func(ctx context.Context) error {
+	logRead := "the log of the pod: the Node has the port of its virtual kubelet, and that a certificate"
+	eventually(t, logRead, func(ctx context.Context) error {
 		_, err := p.Log(ctx)
 		return err
 	})

@@ -94,7 +94,8 @@ func (r *Record) judgeQuestions(p *Provider) (faults []string) {
 			names[q.Name.Name] = true
 		}
 		if len(names) > fewPods {
-			faults = append(faults, fmt.Sprintf("%s asks %s for %d pods of %s one by one at %s", of.by, p.ID, len(names), of.virtualNode, r.at(sent[0].At)))
+			faults = append(faults,
+				fmt.Sprintf("%s asks %s for %d pods of %s one by one at %s", of.by, p.ID, len(names), of.virtualNode, r.at(sent[0].At)))
 		}
 	}
 	slices.Sort(faults)
@@ -126,7 +127,8 @@ func (r *Record) judgeWrites() (faults []string) {
 	})
 	for of, sent := range writes {
 		if n, at := most(sent, time.Minute); n > writesOfObject {
-			faults = append(faults, fmt.Sprintf("%s sends %d writes of %s %s within a minute at %s", of.by, n, of.kind, of.name.Name, r.at(at)))
+			faults = append(faults,
+				fmt.Sprintf("%s sends %d writes of %s %s within a minute at %s", of.by, n, of.kind, of.name.Name, r.at(at)))
 		}
 	}
 	return faults
@@ -163,7 +165,8 @@ func (r *Record) judgeWaits(record []Change, reads map[asked][]*Request) (faults
 			}
 		}
 		if n, at := most(tries, time.Minute); n > triesOfPod {
-			faults = append(faults, fmt.Sprintf("%s tries %s, which waits or has ended, %d times within a minute at %s", of.by, name.Name, n, r.at(at)))
+			faults = append(faults,
+				fmt.Sprintf("%s tries %s, which waits or has ended, %d times within a minute at %s", of.by, name.Name, n, r.at(at)))
 		}
 	}
 	return faults
@@ -183,8 +186,8 @@ func (r *Record) judgeRewording(record []Change) (faults []string) {
 			continue
 		}
 		if before != nil && before.Reason == after.Reason && c.At.Before(written.Add(reworded)) {
-			faults = append(faults, fmt.Sprintf("%s has its reason written again at %s by %s, %s after the last time: %s", c.After.GetName(), r.at(c.At),
-				c.By, c.At.Sub(written).Round(time.Millisecond), after.Message))
+			faults = append(faults, fmt.Sprintf("%s has its reason written again at %s by %s, %s after the last time: %s",
+				c.After.GetName(), r.at(c.At), c.By, c.At.Sub(written).Round(time.Millisecond), after.Message))
 		}
 		written = c.At
 		if slices.ContainsFunc(r.Faults, func(f Fault) bool {

@@ -119,8 +119,9 @@ func TestTheReasonOfAPodIsNotWrittenForEachFlap(t *testing.T) {
 	}
 	assert.Empty(t, judged(written{1, "NoProviderFits", "not ready"}, written{61, "NoProviderFits", "insufficient cpu"}))
 	assert.Len(t, judged(written{1, "NoProviderFits", "not ready"}, written{10, "NoProviderFits", "insufficient cpu"}), 1)
-	assert.Empty(t, judged(written{1, "NoProviderFits", "not ready"}, written{10, "BackOff", "refused lately"}))
+	assert.Empty(t, judged(written{1, "NoProviderFits", "not ready"}, written{10, "BackOff", "in back-off"}))
 	r.Faults = []Fault{{Kind: "home loses answers", From: c.began, Until: c.after(5 * time.Second)}}
-	assert.Empty(t, judged(written{1, "NoProviderFits", "not ready"}, written{2, "NoProviderFits", "insufficient cpu"}), "it may not know of the first")
+	assert.Empty(t, judged(written{1, "NoProviderFits", "not ready"}, written{2, "NoProviderFits", "insufficient cpu"}),
+		"it may not know of the first")
 	assert.Len(t, judged(written{6, "NoProviderFits", "not ready"}, written{7, "NoProviderFits", "insufficient cpu"}), 1)
 }

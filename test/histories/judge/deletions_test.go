@@ -19,7 +19,9 @@ func TestAShadowPodIsDeletedWithItsPodOnly(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	after := func(seconds int) time.Time { return began.Add(time.Duration(seconds) * time.Second) }
 	pod := func(at string, change func(*corev1.Pod)) *corev1.Pod {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", UID: "uid", Labels: map[string]string{v1alpha1.VirtualNodeLabel: at, v1alpha1.ProviderLabel: "p"}}}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Name: "pod", UID: "uid", Labels: map[string]string{v1alpha1.VirtualNodeLabel: at, v1alpha1.ProviderLabel: "p"},
+		}}
 		if change != nil {
 			change(p)
 		}
@@ -41,13 +43,16 @@ func TestAShadowPodIsDeletedWithItsPodOnly(t *testing.T) {
 		"it is being deleted": {[]Change{{At: after(1), After: pod("a", nil)}, {At: after(2), After: pod("a", func(p *corev1.Pod) {
 			p.DeletionTimestamp = &metav1.Time{Time: after(2)}
 		})}}, nil, 0},
-		"it is seen to be deleted a little later": {[]Change{{At: after(1), After: pod("a", nil)}, {At: after(61), After: pod("a", func(p *corev1.Pod) {
-			p.DeletionTimestamp = &metav1.Time{Time: after(59)}
-		})}}, nil, 0},
+		"it is seen to be deleted a little later": {[]Change{
+			{At: after(1), After: pod("a", nil)},
+			{At: after(61), After: pod("a", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: after(59)} })},
+		}, nil, 0},
 		"it is deleted later": {[]Change{{At: after(1), After: pod("a", nil)}, {At: after(62), Before: pod("a", nil)}}, nil, 1},
 		"it leaves later":     {[]Change{{At: after(1), After: pod("a", nil)}, {At: after(61), After: pod("", nil)}}, nil, 1},
-		"it has ended":        {[]Change{{At: after(1), After: pod("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })}}, nil, 0},
-		"it is elsewhere":     {[]Change{{At: after(1), After: pod("b", nil)}}, nil, 0},
+		"it has ended": {
+			[]Change{{At: after(1), After: pod("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })}}, nil, 0,
+		},
+		"it is elsewhere": {[]Change{{At: after(1), After: pod("b", nil)}}, nil, 0},
 		"it is at another provider's of the name": {
 			[]Change{{At: after(1), After: pod("a", func(p *corev1.Pod) { p.Labels[v1alpha1.ProviderLabel] = "q" })}}, nil, 0,
 		},

@@ -174,8 +174,8 @@ func (c *Consumer) judgeShown(home []*corev1.Pod) (faults []string) {
 		case there == nil && !terminal(pod):
 			faults = append(faults, fmt.Sprintf("%s of %s is not in the broker's cluster", pod.Name, c.ID))
 		case there != nil && (there.Status.Phase != pod.Status.Phase || isReady(there) != isReady(pod)):
-			faults = append(faults, fmt.Sprintf("%s is shown %s (ready: %t) in %s and is %s (ready: %t)", pod.Name, pod.Status.Phase, isReady(pod),
-				c.ID, there.Status.Phase, isReady(there)))
+			faults = append(faults, fmt.Sprintf("%s is shown %s (ready: %t) in %s and is %s (ready: %t)", pod.Name,
+				pod.Status.Phase, isReady(pod), c.ID, there.Status.Phase, isReady(there)))
 		}
 	}
 	for key := range copies {
@@ -216,9 +216,10 @@ func (r *Record) judgeStatus(p *Provider, pods []*corev1.Pod) (faults []string) 
 	for i := range status.VirtualNodes {
 		vn := &status.VirtualNodes[i]
 		for _, pod := range pods {
-			if vn.Closed != nil && assignedTo(pod) == p.at(vn.Name) && v1alpha1.AssignedAt(pod).After(vn.Closed.Since.Time) && isTaken(pod) {
-				faults = append(faults, fmt.Sprintf("ProviderCluster %s shows %s as closed since %s, and %s has started there", p.ID, vn.Name,
-					r.at(vn.Closed.Since.Time), pod.Name))
+			if vn.Closed != nil && assignedTo(pod) == p.at(vn.Name) && v1alpha1.AssignedAt(pod).After(vn.Closed.Since.Time) &&
+				isTaken(pod) {
+				faults = append(faults, fmt.Sprintf("ProviderCluster %s shows %s as closed since %s, and %s has started there",
+					p.ID, vn.Name, r.at(vn.Closed.Since.Time), pod.Name))
 			}
 		}
 	}

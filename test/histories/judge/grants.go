@@ -79,7 +79,8 @@ func (r *Record) judgeDrains() (faults []string) {
 				}
 			}
 			if away > max(1, replicas/4) {
-				faults = append(faults, fmt.Sprintf("%s is drained at %s while %d of %d replicas are away", pod.Name, r.at(c.At), away-1, replicas))
+				faults = append(faults,
+					fmt.Sprintf("%s is drained at %s while %d of %d replicas are away", pod.Name, r.at(c.At), away-1, replicas))
 			}
 		}
 		if moves {

@@ -23,9 +23,10 @@ func (r *Record) judgeMoves(record []Change, runs []run) (faults []string) {
 		if from == (place{}) || assignedTo(after) != (place{}) || terminal(before) {
 			continue
 		}
-		if r.is(SomewhereBetter) && isTaken(before) && !terminal(after) && after.DeletionTimestamp == nil && c.By != "" && r.alone(from, c.At, before) {
-			faults = append(faults, fmt.Sprintf("%s leaves %s at %s by %s, which cannot be reached, and there is room nowhere else", before.Name, from,
-				r.at(c.At), c.By))
+		if r.is(SomewhereBetter) && isTaken(before) && !terminal(after) && after.DeletionTimestamp == nil && c.By != "" &&
+			r.alone(from, c.At, before) {
+			faults = append(faults, fmt.Sprintf("%s leaves %s at %s by %s, which cannot be reached, and there is room nowhere else",
+				before.Name, from, r.at(c.At), c.By))
 		}
 		if !r.mayMove(before, from, c.At, runs) {
 			faults = append(faults, fmt.Sprintf("%s leaves %s at %s by %s without a cause: %s", before.Name, from, r.at(c.At), c.By,
@@ -120,7 +121,8 @@ func (r *Record) judgeEvidence(record []Change) (faults []string) {
 		}
 		for _, kind := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady} {
 			if isTrue(pod, kind) {
-				faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s and has %s=True of another provider", pod.Name, assignedTo(pod), r.at(c.At), kind))
+				faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s and has %s=True of another provider",
+					pod.Name, assignedTo(pod), r.at(c.At), kind))
 			}
 		}
 	}
@@ -163,7 +165,8 @@ func homeAway() []string {
 
 // rejected returns the spans in which a provider rejects requests and that include a time, or ended shortly before it.
 func (r *Record) rejected(provider string, at time.Time) []span {
-	return slices.DeleteFunc(r.faultsAt(provider, rejecting()...), func(s span) bool { return at.Before(s.from) || at.After(s.to.Add(r.Times.Noticed)) })
+	return slices.DeleteFunc(r.faultsAt(provider, rejecting()...),
+		func(s span) bool { return at.Before(s.from) || at.After(s.to.Add(r.Times.Noticed)) })
 }
 
 // judgeAssignments checks that no pod is assigned to a provider that has been unreachable, disabled, cordoned or
@@ -197,11 +200,13 @@ func (r *Record) judgeAssignments(record []Change) (faults []string) {
 		// A provider that rejects requests during the outage answers.
 		answers := len(r.rejected(at, c.At)) > 0
 		if (assigned || unmarked && !suspects && !answers) && out(at, r.Times.Noticed) {
-			faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s, or its mark taken away, which has been unreachable for long", name,
-				at, r.at(c.At)))
+			faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s, or its mark taken away, which has been unreachable for long",
+				name, at, r.at(c.At)))
 		}
-		if assigned && slices.ContainsFunc(r.closed(at), func(s span) bool { return c.At.After(r.noticedBy(s.from)) && c.At.Before(s.to) }) {
-			faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s, which has been disabled, cordoned or drained for long", name, at, r.at(c.At)))
+		closed := func(s span) bool { return c.At.After(r.noticedBy(s.from)) && c.At.Before(s.to) }
+		if assigned && slices.ContainsFunc(r.closed(at), closed) {
+			faults = append(faults,
+				fmt.Sprintf("%s is assigned to %s at %s, which has been disabled, cordoned or drained for long", name, at, r.at(c.At)))
 		}
 		if assigned && r.connects(assignedTo(c.After), c.At) {
 			faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s, whose virtual kubelet has only connected for long", name,
@@ -246,7 +251,8 @@ func (r *Record) closed(provider string) (spans []span) {
 func (r *Record) connects(to place, at time.Time) bool {
 	since, holder := time.Time{}, ""
 	for _, c := range r.Home.Leases {
-		if c.Object().GetName() != to.virtualNode || c.Object().GetNamespace() != "liqo-tenant-"+to.provider || c.After == nil || c.At.After(at) {
+		if c.Object().GetName() != to.virtualNode || c.Object().GetNamespace() != "liqo-tenant-"+to.provider ||
+			c.After == nil || c.At.After(at) {
 			continue
 		}
 		switch now := c.After.GetAnnotations()[v1alpha1.ConnectingAnnotation]; {

@@ -22,7 +22,10 @@ func TestWhatIsDoneWhileTheAPIServerIsAwayIsNoticedLater(t *testing.T) {
 	before.Labels = map[string]string{v1alpha1.VirtualNodeLabel: "p0-a", v1alpha1.ProviderLabel: "p0"}
 	move := []Change{{At: after(92.7), Before: before, After: left}}
 	part := Fault{Kind: "part", Provider: "p0", From: after(43.2), Until: after(46.4)}
-	r := &Record{Began: began, Providers: []*Provider{{ID: "p0", Slices: []Slice{{VirtualNode: "p0-a"}}}}, Times: Times{Noticed: 40 * time.Second}, Faults: []Fault{part}}
+	r := &Record{
+		Began: began, Providers: []*Provider{{ID: "p0", Slices: []Slice{{VirtualNode: "p0-a"}}}},
+		Times: Times{Noticed: 40 * time.Second}, Faults: []Fault{part},
+	}
 	assert.Len(t, r.judgeMoves(move, nil), 1, "nothing kept the broker from it")
 	r.Faults = []Fault{
 		{Kind: "home hangs", From: after(64.3), Until: after(92.6)}, part, {Kind: "home refuses", From: after(35.7), Until: after(62)},
@@ -41,7 +44,8 @@ func TestNoPodIsAssignedToAProviderThatIsClosed(t *testing.T) {
 	pending, assigned := pod("shop", "web", corev1.PodPending), pod("shop", "web", corev1.PodPending)
 	assigned.Labels = map[string]string{v1alpha1.VirtualNodeLabel: "p0-a", v1alpha1.ProviderLabel: "p0"}
 	r := &Record{
-		Began: began, Ended: after(300), Providers: []*Provider{{ID: "p0", Slices: []Slice{{VirtualNode: "p0-a"}}}}, Times: Times{Noticed: 40 * time.Second},
+		Began: began, Ended: after(300), Providers: []*Provider{{ID: "p0", Slices: []Slice{{VirtualNode: "p0-a"}}}},
+		Times: Times{Noticed: 40 * time.Second},
 	}
 	at := func(seconds int) []string {
 		return r.judgeAssignments([]Change{{At: after(seconds), Before: pending, After: assigned}})
@@ -73,7 +77,8 @@ func TestAProviderThatIsBeingRestartedMayAnswer(t *testing.T) {
 	}
 	marked.Annotations = map[string]string{v1alpha1.UnreachableAnnotation: "2026-11-27T19:36:08Z"}
 	r := &Record{
-		Began: began, Ended: after(300), Providers: []*Provider{{ID: "p0", Slices: []Slice{{VirtualNode: "p0-a"}}}}, Times: Times{Noticed: 30 * time.Second},
+		Began: began, Ended: after(300), Providers: []*Provider{{ID: "p0", Slices: []Slice{{VirtualNode: "p0-a"}}}},
+		Times:  Times{Noticed: 30 * time.Second},
 		Faults: []Fault{{Kind: "provider refuses", Provider: "p0", From: after(66), Ending: after(99), Until: after(106)}},
 	}
 	at := func(seconds int) []string {

@@ -26,7 +26,8 @@ func (r *Record) judgeNode() (faults []string) {
 		}
 		node := c.After.(*corev1.Node)
 		for i := range node.Status.Conditions {
-			if ready := &node.Status.Conditions[i]; ready.Type == corev1.NodeReady && ready.Status != corev1.ConditionTrue && !r.unattended(c.At) {
+			ready := &node.Status.Conditions[i]
+			if ready.Type == corev1.NodeReady && ready.Status != corev1.ConditionTrue && !r.unattended(c.At) {
 				faults = append(faults, fmt.Sprintf("the Node is not Ready at %s: %s", r.at(c.At), ready.Message))
 			}
 		}
@@ -35,7 +36,8 @@ func (r *Record) judgeNode() (faults []string) {
 			assigned += r.assignedFor(pods[uid], c)
 		}
 		if allocatable := node.Status.Allocatable.Cpu().MilliValue(); allocatable < assigned {
-			faults = append(faults, fmt.Sprintf("the Node shows %s CPUs at %s, of which %s are assigned", cpus(allocatable), r.at(c.At), cpus(assigned)))
+			faults = append(faults,
+				fmt.Sprintf("the Node shows %s CPUs at %s, of which %s are assigned", cpus(allocatable), r.at(c.At), cpus(assigned)))
 		}
 	}
 	return faults
@@ -62,8 +64,8 @@ func (r *Record) judgeRestored() (faults []string) {
 		if c.Before == nil && gone.Before != nil {
 			was, is := gone.Before.(*corev1.Node), c.After.(*corev1.Node)
 			if was.Spec.Unschedulable != is.Spec.Unschedulable {
-				faults = append(faults, fmt.Sprintf("the Node is made again at %s, cordoned: %t, and was cordoned: %t", r.at(c.At), is.Spec.Unschedulable,
-					was.Spec.Unschedulable))
+				faults = append(faults, fmt.Sprintf("the Node is made again at %s, cordoned: %t, and was cordoned: %t",
+					r.at(c.At), is.Spec.Unschedulable, was.Spec.Unschedulable))
 			}
 			if late := c.At.Sub(gone.At); late > restored && !r.disturbed(gone.At, c.At) {
 				faults = append(faults, fmt.Sprintf("the Node is made again at %s, %s after it was deleted", r.at(c.At), late))

@@ -169,8 +169,8 @@ func (r *Record) judgeNames(pods map[types.UID][]Change, runs map[types.UID][]ru
 					begins, ends := latestOf(a.from, b.from), earliestOf(a.to, b.to)
 					excused := r.mayFailOver(a.provider, begins) || r.mayFailOver(b.provider, begins) || r.unanswered(a.provider, begins)
 					if begins.Add(r.Times.Overlap).Before(ends) && !excused {
-						faults = append(faults, fmt.Sprintf("two pods of the name %s run at once, at %s and at %s from %s to %s", name, a.provider, b.provider,
-							r.at(begins), r.at(ends)))
+						faults = append(faults, fmt.Sprintf("two pods of the name %s run at once, at %s and at %s from %s to %s",
+							name, a.provider, b.provider, r.at(begins), r.at(ends)))
 					}
 				}
 			}
@@ -203,8 +203,8 @@ func (r *Record) judgeOnce(record []Change, runs []run) (faults []string) {
 		}
 		if is && !shown.IsZero() && assignedTo(c.Before) == (place{}) && assignedTo(after) != (place{}) && !terminal(after) {
 			if i := slices.IndexFunc(runs, func(one run) bool { return one.from.After(c.At) }); i >= 0 {
-				faults = append(faults, fmt.Sprintf("%s, whose restartPolicy is Never, ran at %s and is started again at %s at %s", pod.Name, r.at(shown),
-					runs[i].provider, r.at(runs[i].from)))
+				faults = append(faults, fmt.Sprintf("%s, whose restartPolicy is Never, ran at %s and is started again at %s at %s",
+					pod.Name, r.at(shown), runs[i].provider, r.at(runs[i].from)))
 			}
 		}
 	}
@@ -303,8 +303,8 @@ func (r *Record) judgePresence(record []Change) (faults []string) {
 					begins, ends := latestOf(a.from, b.from), earliestOf(a.to, b.to)
 					failedOver := r.failedOver(record, first.ID, begins) || r.failedOver(record, second.ID, begins)
 					if begins.Add(r.Times.Overlap).Before(ends) && !failedOver {
-						faults = append(faults, fmt.Sprintf("%s has a ShadowPod at %s and at %s from %s to %s", pod.GetName(), first.ID, second.ID,
-							r.at(begins), r.at(ends)))
+						faults = append(faults, fmt.Sprintf("%s has a ShadowPod at %s and at %s from %s to %s", pod.GetName(),
+							first.ID, second.ID, r.at(begins), r.at(ends)))
 					}
 				}
 			}
@@ -329,7 +329,8 @@ func (r *Record) judgeEnd(record []Change) (faults []string) {
 			continue
 		}
 		if !r.endedBy(after.UID, c.At.Add(r.Times.Skew)) {
-			faults = append(faults, fmt.Sprintf("%s is shown as %s at %s, and has not ended by itself", after.Name, after.Status.Phase, r.at(c.At)))
+			faults = append(faults,
+				fmt.Sprintf("%s is shown as %s at %s, and has not ended by itself", after.Name, after.Status.Phase, r.at(c.At)))
 		}
 	}
 	return faults
@@ -337,7 +338,8 @@ func (r *Record) judgeEnd(record []Change) (faults []string) {
 
 // endsOnce reports whether a pod that must not run twice was ended instead of moved, and has the condition for it.
 func endsOnce(pod *corev1.Pod) bool {
-	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever && pod.Status.Phase == corev1.PodFailed && isTrue(pod, corev1.DisruptionTarget)
+	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever && pod.Status.Phase == corev1.PodFailed &&
+		isTrue(pod, corev1.DisruptionTarget)
 }
 
 func isTrue(pod *corev1.Pod, kind corev1.PodConditionType) bool {
@@ -352,8 +354,8 @@ func (r *Record) disruptedBy(uid types.UID, then time.Time) bool {
 		ofs, present := p.madeOf(), p.presence("")
 		return slices.ContainsFunc(p.Pods, func(c Change) bool {
 			there, is := c.Before.(*corev1.Pod)
-			return is && (ofs[there.UID] == uid || there.Annotations[PodUID] == string(uid)) && !c.At.After(then) && present.at(uid, c.At) &&
-				(deletes(&c) || c.After != nil && isTrue(c.After.(*corev1.Pod), corev1.DisruptionTarget))
+			return is && (ofs[there.UID] == uid || there.Annotations[PodUID] == string(uid)) && !c.At.After(then) &&
+				present.at(uid, c.At) && (deletes(&c) || c.After != nil && isTrue(c.After.(*corev1.Pod), corev1.DisruptionTarget))
 		})
 	})
 }

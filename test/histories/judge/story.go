@@ -121,14 +121,17 @@ func describe(c *Change) string {
 	for _, key := range []string{v1alpha1.VirtualNodeLabel} {
 		text = append(text, "at="+pod.Labels[key])
 	}
-	for _, key := range []string{v1alpha1.MovingFromAnnotation, v1alpha1.ReleasedAnnotation, v1alpha1.UnreachableAnnotation, v1alpha1.DecisionAnnotation, PodUID} {
+	for _, key := range []string{
+		v1alpha1.MovingFromAnnotation, v1alpha1.ReleasedAnnotation, v1alpha1.UnreachableAnnotation, v1alpha1.DecisionAnnotation, PodUID,
+	} {
 		if value := pod.Annotations[key]; value != "" {
 			text = append(text, strings.TrimPrefix(key, "brokering.liqo.io/")+"="+value)
 		}
 	}
 	for i := range pod.Status.Conditions {
 		if condition := &pod.Status.Conditions[i]; condition.Type != corev1.PodReady {
-			text = append(text, strings.TrimPrefix(string(condition.Type), "brokering.liqo.io/")+"="+string(condition.Status)+" "+condition.Message)
+			text = append(text,
+				strings.TrimPrefix(string(condition.Type), "brokering.liqo.io/")+"="+string(condition.Status)+" "+condition.Message)
 		}
 	}
 	return strings.Join(text, " ")

@@ -64,7 +64,8 @@ func (r *Record) decided(written time.Time) time.Time {
 	decided := written.Add(-2 * time.Second)
 	for i := range r.Faults {
 		f := &r.Faults[i]
-		if (f.Kind == "leader stops" || slices.Contains(homeAway(), f.Kind)) && f.From.Before(decided) && f.Until.After(written.Add(-2*time.Second)) {
+		if (f.Kind == "leader stops" || slices.Contains(homeAway(), f.Kind)) && f.From.Before(decided) &&
+			f.Until.After(written.Add(-2*time.Second)) {
 			decided = f.From
 		}
 	}
@@ -76,5 +77,6 @@ func (r *Record) inVain(pod *corev1.Pod, from place, at time.Time) bool {
 	if r.mayFailOver(from.provider, at) || r.isPlanned(from, at) {
 		return false
 	}
-	return isRefused(pod, from.virtualNode) || pod.Status.Phase == corev1.PodPending && at.Sub(v1alpha1.AssignedAt(pod)) >= r.Times.PendingTimeout
+	return isRefused(pod, from.virtualNode) || pod.Status.Phase == corev1.PodPending &&
+		at.Sub(v1alpha1.AssignedAt(pod)) >= r.Times.PendingTimeout
 }

@@ -55,7 +55,8 @@ func TestAPodThatIsRefusedIsTriedLessAndLess(t *testing.T) {
 	assert.Empty(t, tried(try{at: "a"}, try{at: "b", from: 4}, try{at: "a", from: 23}, try{at: "a", from: 66}))
 	assert.Len(t, tried(try{at: "a"}, try{at: "a", from: 15}), 1, "within 20 s of the first")
 	assert.Len(t, tried(try{at: "a"}, try{at: "a", from: 23}, try{at: "a", from: 56}), 1, "within 40 s of the second")
-	assert.Len(t, tried(try{at: "a"}, try{at: "b", from: 4}, try{at: "a", from: 23}, try{at: "b", from: 50}), 1, "the delay of the second is for all")
+	assert.Len(t, tried(try{at: "a"}, try{at: "b", from: 4}, try{at: "a", from: 23}, try{at: "b", from: 50}), 1,
+		"the delay of the second is for all")
 	assert.Empty(t, tried(try{at: "a"}, try{at: "a", from: 23, startsFirst: true}, try{at: "a", from: 46}), "it has started meanwhile")
 	r.Faults = []Fault{{Kind: "drain", Provider: "p0", From: began, Until: after(200)}}
 	assert.Empty(t, tried(try{at: "a"}, try{at: "a", from: 5}), "it may leave for the drain")

@@ -54,10 +54,10 @@ func main() {
 // run tries the mutants, and returns an error if one was not found, or could not be tried.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
-	only := flags.String("only", "", "try those with this in their names")
-	from := flags.String("from", "", "begin with the one of this name, where an earlier run ended")
-	histories := flags.Uint64("histories", 10_000, "how many histories each has to be found in")
-	timeout := flags.Duration("timeout", 30*time.Minute, "how long the histories of each may take")
+	only := flags.String("only", "", "try only mutants whose name contains this text")
+	from := flags.String("from", "", "begin with the mutant of this name, to continue an earlier run")
+	histories := flags.Uint64("histories", 10_000, "number of histories in which each mutant must be found")
+	timeout := flags.Duration("timeout", 30*time.Minute, "timeout of the histories of each mutant")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		try(m.name, func(overlay string) (string, error) { return m.fails(ctx, root, overlay) }, m.mutant)
 	}
 	if !begun {
-		errs = append(errs, fmt.Errorf("-from=%q: there is no such mutant", *from))
+		errs = append(errs, fmt.Errorf("-from=%q: no such mutant", *from))
 	}
 	return errors.Join(append(errs, ctx.Err())...)
 }
@@ -155,7 +155,7 @@ func letHappen(ctx context.Context, overlay, dir string, histories uint64, timeo
 	case err == nil:
 		return "", fmt.Errorf("not found in %d histories", histories)
 	case bytes.HasPrefix(found, []byte("panic: test timed out")):
-		return "", fmt.Errorf("neither found nor at an end after %s", timeout)
+		return "", fmt.Errorf("neither found nor finished after %s", timeout)
 	case found != nil:
 		return string(found), nil
 	default:

@@ -31,7 +31,7 @@ func realWorldMutants() []tested {
 		}, "pkg/broker/pods", "TestWhatAProviderRefusedBeforeItAcceptedTheBrokerDoesNotCount"},
 		{mutant{
 			"a pod that runs once and is made again is started elsewhere", "pkg/broker/pods/move.go",
-			`pod.DeletionTimestamp == nil && c.State.HasStarted(pod.UID) {`,
+			`pod.DeletionTimestamp == nil && c.State.Pod(pod.UID).Started {`,
 			`false {`,
 		}, "pkg/broker/pods", "TestAPodThatRunsOnceAndThatItsProviderMakesAgainIsNotStartedElsewhere"},
 		{mutant{
@@ -56,7 +56,7 @@ func realWorldMutants() []tested {
 		}, "pkg/broker/pods", "TestTheSuccessorOfAPodThatWasEvictedAtItsProviderWaitsForWhatIsMadeOfItsShadowPod"},
 		{mutant{
 			"the name of a pod that its provider has not made yet is free at once", "pkg/broker/state/pods.go",
-			`mayRun(of) || unmade(of) && there != podThere`,
+			`mayRun(of) || unmade(of) && there != PodThere`,
 			`mayRun(of)`,
 		}, "pkg/broker/pods", "TestTheSuccessorOfAPodThatItsProviderHadNotMadeWaitsUntilItCannotBeMade"},
 		{mutant{
@@ -71,7 +71,7 @@ func realWorldMutants() []tested {
 		}, "pkg/broker/state", "TestAVirtualNodeAtWhichNoPodIsTriedOpens"},
 		{mutant{
 			"a pod that its provider makes at last has no time to start", "pkg/broker/state/leaves.go",
-			`if p.start.unmade {`,
+			`if there == PodThere && p.start.unmade {`,
 			`if false {`,
 		}, "pkg/broker/pods", "TestASliceWhosePodsAreNotMadeCloses"},
 		{mutant{
@@ -181,7 +181,7 @@ func realWorldMutants() []tested {
 		}, "pkg/broker/state", "TestAnOwnerClosesAVirtualNodeForItselfOnly"},
 		{mutant{
 			"a large pod waits for ever", "pkg/broker/state/turns.go",
-			`f.reserve(f.cfg.Clock.Now())`,
+			`f.reserve(now)`,
 			``,
 		}, "pkg/broker/state", "TestALargePodGetsWhatBecomesFreeAfterAWhile"},
 		{mutant{
@@ -193,8 +193,8 @@ func realWorldMutants() []tested {
 		}, "pkg/broker/pods", "TestNewPodsOfAConsumerAreBoundedByItsGrant"},
 		{mutant{
 			"a pod that moves gives its part of the grant to others", "pkg/broker/state/pods.go",
-			`f.admit(p, of.UID, placement.AssignmentOf(of, scheduler.Place{}).Requests)`,
-			`f.release(of.UID)`,
+			`f.admit(p, scheduler.HolderOf(of.UID), placement.AssignmentOf(of, scheduler.Place{}).Requests)`,
+			`f.release(scheduler.HolderOf(of.UID))`,
 		}, "pkg/broker/state", "TestAPodThatMovesKeepsItsPartOfTheGrant"},
 		{mutant{
 			"a pod that is gone gives its part of the grant to others before its ShadowPod is gone", "pkg/broker/state/pods.go",

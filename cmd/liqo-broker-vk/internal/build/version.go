@@ -90,7 +90,7 @@ func NewVersionCommand(built Info) *cobra.Command {
 	var short bool
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Print the version, and what it was built from",
+		Short: "Print the version and the build information",
 		Args:  flags.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var f flags.Faults

@@ -75,7 +75,7 @@ func (f *Faults) Selector(flag, value string) {
 
 // Pair is for two flags of which neither is of use alone.
 func (f *Faults) Pair(flag1, value1, flag2, value2 string) {
-	f.When((value1 == "") != (value2 == ""), "only one of "+flag1+" and "+flag2+" is given", "give both or none")
+	f.When((value1 == "") != (value2 == ""), "only one of "+flag1+" and "+flag2+" is set", "set both or neither")
 }
 
 // Exclusive is for two flags that contradict each other.

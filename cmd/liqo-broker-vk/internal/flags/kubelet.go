@@ -21,7 +21,7 @@ func NewKubelet() Kubelet {
 // Install adds the flags. also names the other uses of the CA.
 func (o *Kubelet) Install(f *pflag.FlagSet, also string) {
 	f.StringVar(&o.AuthorizationMode, "kubelet-authorization-mode", o.AuthorizationMode,
-		"Who authorises the callers of the kubelet API: Webhook (the API server, by SubjectAccessReview) or "+
+		"How callers of the kubelet API are authorised: Webhook (the API server, by SubjectAccessReview) or "+
 			"AlwaysAllow (every authenticated caller may do everything)")
 	f.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile,
 		"The CA of the client certificates accepted by the kubelet API"+also+"; by default the one published in the "+
@@ -33,6 +33,6 @@ func (o *Kubelet) Install(f *pflag.FlagSet, also string) {
 func (o *Kubelet) Validate(f *Faults, port uint16) {
 	f.OneOf("--kubelet-authorization-mode", o.AuthorizationMode,
 		string(kubeletapi.AuthorizationWebhook), string(kubeletapi.AuthorizationAlwaysAllow))
-	f.Require(o.CertDir, "--cert-dir", "give a directory that can be written")
+	f.Require(o.CertDir, "--cert-dir", "give a writable directory")
 	f.When(port == 0, "--listen-port=0", "use a port from 1 to 65535")
 }

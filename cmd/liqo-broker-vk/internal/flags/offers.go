@@ -32,12 +32,15 @@ func NewOffers() Offers {
 
 // Install adds the flags.
 func (o *Offers) Install(f *pflag.FlagSet) {
-	f.StringVar(&o.Class, "offer-class", o.Class, "The class of the ResourceSlices for which consumers are granted a share of the sum of the providers")
-	f.Float64Var(&o.Overcommit, "overcommit", o.Overcommit, "The factor by which the grants of all consumers together may exceed what the providers granted")
+	f.StringVar(&o.Class, "offer-class", o.Class,
+		"The class of the ResourceSlices that are granted a share of the sum of the providers' resources")
+	f.Float64Var(&o.Overcommit, "overcommit", o.Overcommit,
+		"The factor by which the grants to all consumers together may exceed the grants of the providers")
 	f.StringVar(&o.Hysteresis, "offer-hysteresis", o.Hysteresis,
-		"The least growth of an offer, in percent, unless the new offer is all that the consumer asks for")
-	f.DurationVar(&o.Interval, "offer-interval", o.Interval, "The least time between an offer and a larger one to the same ResourceSlice")
-	f.Var(&o.IngressClasses, "offer-ingress-class", "An ingress class offered to consumers, the default one as NAME;default; may be repeated")
+		"The minimum growth of an offer, in percent, unless the new offer covers the whole request of the consumer")
+	f.DurationVar(&o.Interval, "offer-interval", o.Interval, "The minimum time between an offer and a larger one to the same ResourceSlice")
+	f.Var(&o.IngressClasses, "offer-ingress-class",
+		"An ingress class offered to consumers, the default one as NAME;default; may be repeated")
 	f.Var(&o.LoadBalancerClasses, "offer-load-balancer-class",
 		"A load balancer class offered to consumers, the default one as NAME;default; may be repeated")
 }

@@ -21,7 +21,7 @@ func (o *Process) Install(f *pflag.FlagSet) {
 	f.StringVar(&o.HealthProbeAddress, "health-probe-address", o.HealthProbeAddress,
 		"The address that the probes (/livez and /readyz) are served on, 0 to disable")
 	f.StringVar(&o.LogLevel, "log-level", o.LogLevel,
-		"The least severe log lines shown: debug, info, warn or error; debug raises --klog.v to 4 unless that is set")
+		"The minimum severity of logged messages: debug, info, warn or error; debug sets --klog.v to 4 unless that is set")
 	f.StringVar(&o.LogFormat, "log-format", o.LogFormat, "The format of the logs: json or console")
 }
 

@@ -31,13 +31,16 @@ func (o *RemoteIPAM) Install(f *pflag.FlagSet) {
 	f.StringVar(&o.Address, "ipam-address", o.Address,
 		"The address that the remote IPAM is served on with --with-aggregator, 0 to disable")
 	f.StringVar(&o.CertFile, "ipam-tls-cert-file", o.CertFile,
-		"The certificate of the remote IPAM; by default that of the kubelet API, which is also valid for the name "+ipam.ServiceName)
+		"The certificate of the remote IPAM; by default the certificate of the kubelet API, which is also valid for the name "+
+			ipam.ServiceName)
 	f.StringVar(&o.KeyFile, "ipam-tls-private-key-file", o.KeyFile, "The key of the certificate of the remote IPAM")
 	f.BoolVar(&o.Insecure, "ipam-insecure", o.Insecure,
 		"Serve the remote IPAM in plaintext and without authentication, as Liqo v0.x does")
-	f.Float64Var(&o.Limits.PerSecond, "ipam-qps", o.Limits.PerSecond, "The limit of requests per second of each consumer to the remote IPAM")
-	f.IntVar(&o.Limits.Burst, "ipam-burst", o.Limits.Burst, "The limit of requests at once of each consumer to the remote IPAM")
-	f.IntVar(&o.Limits.Concurrent, "ipam-max-concurrent", o.Limits.Concurrent, "The limit of requests in flight of each consumer to the remote IPAM")
+	f.Float64Var(&o.Limits.PerSecond, "ipam-qps", o.Limits.PerSecond,
+		"The limit of requests per second of each consumer to the remote IPAM")
+	f.IntVar(&o.Limits.Burst, "ipam-burst", o.Limits.Burst, "The burst limit of requests of each consumer to the remote IPAM")
+	f.IntVar(&o.Limits.Concurrent, "ipam-max-concurrent", o.Limits.Concurrent,
+		"The limit of requests in flight of each consumer to the remote IPAM")
 	f.IntVar(&o.Limits.Connections, "ipam-max-connections", o.Limits.Connections,
 		"The limit of connections of each consumer to the remote IPAM; each of its virtual kubelets has one")
 }

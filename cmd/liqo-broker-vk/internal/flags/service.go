@@ -39,10 +39,10 @@ func (o *Service) Install(f *pflag.FlagSet) {
 	InstallBrokerNode(f, &o.NodeName)
 	f.StringVar(&o.HomeKubeconfig, "home-kubeconfig", o.HomeKubeconfig, "The kubeconfig of the broker's cluster, if not run in a pod")
 	f.Float32Var(&o.QPS, "client-qps", o.QPS, "The limit of requests per second to the API server of the broker's cluster")
-	f.IntVar(&o.Burst, "client-max-burst", o.Burst, "The limit of requests at once to that API server")
+	f.IntVar(&o.Burst, "client-max-burst", o.Burst, "The burst limit of requests to that API server")
 	f.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress, "The address that /metrics is served on, 0 to disable")
 	f.StringVar(&o.ProfilingAddress, "profiling-address", o.ProfilingAddress,
-		"The address that /debug/pprof is served on to everybody who reaches it, such as 127.0.0.1:6060; 0 to disable")
+		"The address that /debug/pprof is served on without authentication, such as 127.0.0.1:6060; 0 to disable")
 }
 
 // Validate adds the faults.

@@ -27,15 +27,15 @@ func NewTracing() Tracing { return Tracing{Sampling: 1} }
 func (o *Tracing) Install(f *pflag.FlagSet) {
 	f.StringVar(&o.Endpoint, "tracing-endpoint", o.Endpoint,
 		"HOST:PORT of an OpenTelemetry collector (OTLP over gRPC) that traces of pods are sent to; empty for none")
-	f.BoolVar(&o.Insecure, "tracing-insecure", o.Insecure, "Speak plaintext with the OpenTelemetry collector")
+	f.BoolVar(&o.Insecure, "tracing-insecure", o.Insecure, "Connect to the OpenTelemetry collector in plaintext")
 	f.StringVar(&o.CAFile, "tracing-ca-file", o.CAFile,
-		"A file with the CA of the OpenTelemetry collector's certificate; by default those of the system")
+		"A file with the CA of the OpenTelemetry collector's certificate; by default the CAs of the system")
 }
 
 // InstallSampling adds the flag of the broker. Virtual kubelets continue the traces that the broker started.
 func (o *Tracing) InstallSampling(f *pflag.FlagSet) {
 	f.Float64Var(&o.Sampling, "tracing-sampling", o.Sampling,
-		"The share of the assignments of pods that are traced, from 0 to 1")
+		"The fraction of pod assignments that are traced, from 0 to 1")
 }
 
 // Validate adds the faults.
@@ -43,7 +43,7 @@ func (o *Tracing) Validate(f *Faults) {
 	f.When(!(o.Sampling >= 0 && o.Sampling <= 1), fmt.Sprintf("--tracing-sampling=%v", o.Sampling), "use a number from 0 to 1")
 	if o.Endpoint == "" {
 		if o.Insecure || o.CAFile != "" {
-			f.Add("--tracing-insecure or --tracing-ca-file without --tracing-endpoint", "give --tracing-endpoint, too")
+			f.Add("--tracing-insecure or --tracing-ca-file without --tracing-endpoint", "set --tracing-endpoint as well")
 		}
 		return
 	}

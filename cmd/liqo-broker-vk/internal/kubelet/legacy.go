@@ -33,7 +33,7 @@ func ExecLegacy(flag string, args []string) error {
 		failed := syscall.Exec(path, append([]string{"virtual-kubelet"}, args...), os.Environ()) //nolint:gosec // As it was started.
 		err = &os.PathError{Op: "exec", Path: path, Err: failed}
 	}
-	return fmt.Errorf("%s is a flag of Liqo v0.x, whose virtual kubelet is a program of its own: %w", flag, err)
+	return fmt.Errorf("%s is a flag of Liqo v0.x, whose virtual kubelet is a separate program: %w", flag, err)
 }
 
 // notReflected are the flags of Liqo v0.x whose values v1 has on the VirtualNode instead.
@@ -41,7 +41,7 @@ type notReflected struct{ labels, annotations []string }
 
 func (o *notReflected) install(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.labels, "labels-not-reflected", nil,
-		"The keys of labels not to be reflected to the remote cluster, besides those of the VirtualNode")
+		"The keys of labels that are not reflected to the remote cluster, in addition to the keys in the VirtualNode")
 	flags.StringSliceVar(&o.annotations, "annotations-not-reflected", nil,
-		"The keys of annotations not to be reflected to the remote cluster, besides those of the VirtualNode")
+		"The keys of annotations that are not reflected to the remote cluster, in addition to the keys in the VirtualNode")
 }

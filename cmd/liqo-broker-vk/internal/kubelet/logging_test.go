@@ -18,10 +18,13 @@ func TestLibrariesLogThroughOneLogger(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"by default, what is not a detail":    {nil, []string{"from Liqo", "from virtual-kubelet"}},
-		"debug shows the steps":               {[]string{"--log-level=debug"}, []string{"from Liqo", "step", "from virtual-kubelet"}},
-		"--klog.v decides on details":         {[]string{"--klog.v=4"}, []string{"from Liqo", "step", "from virtual-kubelet"}},
-		"--klog.v prevails over debug":        {[]string{"--log-level=debug", "--klog.v=5"}, []string{"from Liqo", "step", "detail", "from virtual-kubelet"}},
+		"by default, what is not a detail": {nil, []string{"from Liqo", "from virtual-kubelet"}},
+		"debug shows the steps":            {[]string{"--log-level=debug"}, []string{"from Liqo", "step", "from virtual-kubelet"}},
+		"--klog.v decides on details":      {[]string{"--klog.v=4"}, []string{"from Liqo", "step", "from virtual-kubelet"}},
+		"--klog.v prevails over debug": {
+			[]string{"--log-level=debug", "--klog.v=5"},
+			[]string{"from Liqo", "step", "detail", "from virtual-kubelet"},
+		},
 		"warn leaves out what is only info":   {[]string{"--log-level=warn", "--klog.v=5"}, []string{"from virtual-kubelet"}},
 		"error leaves out what is no failure": {[]string{"--log-level=error"}, []string{"from virtual-kubelet"}},
 	} {

@@ -75,38 +75,37 @@ func (o *Options) Install(flags *pflag.FlagSet) {
 	o.tracing.Install(flags)
 
 	flags.StringVar(&o.brokerNode, "broker-node", o.brokerNode,
-		"The name of the broker's node: serve, instead of a node of its own, the pods of that node which the broker has "+
+		"The name of the broker's node: instead of its own node, the virtual kubelet serves the pods of that node that the broker "+
 			"assigned to the VirtualNode (labels "+v1alpha1.VirtualNodeLabel+" and "+v1alpha1.ProviderLabel+"); needs --create-node=false")
 	flags.BoolVar(&o.forwardTokens, "forward-service-account-tokens", o.forwardTokens,
-		"With --broker-node: forward the tokens with which a consumer's pods call its API server to the provider")
+		"With --broker-node: forward to the provider the tokens that a consumer's pods use to call the consumer's API server")
 	flags.BoolVar(&o.announceRoot, "announce-root", o.announceRoot,
-		"With --broker-node: write on each pod where it runs (annotations "+v1alpha1.RootIPAnnotation+" and "+
+		"With --broker-node: annotate each pod with the address and the cluster where it runs ("+v1alpha1.RootIPAnnotation+" and "+
 			v1alpha1.RootClusterAnnotation+"), so that consumers with a network to that cluster can reach it directly")
 	flags.BoolVar(&o.opaqueAddresses, "opaque-addresses", o.opaqueAddresses,
 		"With --broker-node: show each pod with an address of this cluster's external CIDR, so that consumers with Liqo's "+
 			"own virtual kubelet reach it through this cluster")
 	flags.BoolVar(&o.directTraffic, "direct-traffic", o.directTraffic,
-		"Reach a pod that the remote cluster forwarded over this cluster's own network connection with the cluster where it "+
-			"runs, if there is one")
+		"Reach a forwarded pod over this cluster's own network connection with the cluster where the pod runs, if there is one")
 	const later = " (Liqo after v1.2.0); may be repeated"
-	flags.StringSliceVar(&o.remotePodCIDRs, "remote-pod-cidr", nil, "A CIDR of the pods of the remote cluster, as it declares it"+later)
+	flags.StringSliceVar(&o.remotePodCIDRs, "remote-pod-cidr", nil, "A pod CIDR of the remote cluster, as that cluster declares it"+later)
 	flags.StringSliceVar(&o.remappedPodCIDRs, "remote-pod-cidr-remap", nil,
-		"The CIDR under which this cluster sees the one of --remote-pod-cidr in the same place"+later)
+		"The CIDR to which this cluster remaps the --remote-pod-cidr at the same position"+later)
 	flags.StringSliceVar(&o.remoteExternalCIDRs, "remote-external-cidr", nil,
-		"An external CIDR of the remote cluster, as it declares it"+later)
+		"An external CIDR of the remote cluster, as that cluster declares it"+later)
 	flags.StringSliceVar(&o.remappedExternalCIDRs, "remote-external-cidr-remap", nil,
-		"The CIDR under which this cluster sees the one of --remote-external-cidr in the same place"+later)
+		"The CIDR to which this cluster remaps the --remote-external-cidr at the same position"+later)
 	flags.StringArrayVar(&o.remoteCIDRs, "remote-cidr", o.remoteCIDRs,
-		"A CIDR whose addresses pods of the remote cluster may show, as they are, beside those of Liqo's network with it; may be repeated")
+		"A CIDR whose addresses remote pods may show without translation, in addition to the CIDRs of the remote cluster; may be repeated")
 	flags.StringVar(&o.remoteIPAM, "remote-ipam", o.remoteIPAM,
-		"server=HOST[:PORT]: ask the broker there (port 6000 by default) for the address by which a pod that it forwarded is "+
-			"reached through its cluster")
+		"server=HOST[:PORT] of the broker's remote IPAM (port 6000 by default), which returns the addresses at which the pods "+
+			"that the broker forwarded are reached through its cluster")
 	flags.StringVar(&o.remoteIPAMCA, "remote-ipam-ca", o.remoteIPAMCA,
 		"A file with the CA of the remote IPAM's certificate; by default the CA of the remote cluster")
 	flags.StringVar(&o.remoteIPAMServerName, "remote-ipam-server-name", o.remoteIPAMServerName,
 		"The name that the remote IPAM's certificate is valid for; by default "+ipam.ServiceName)
 	flags.BoolVar(&o.remoteIPAMInsecure, "remote-ipam-insecure", o.remoteIPAMInsecure,
-		"Speak plaintext with the remote IPAM, as Liqo v0.x's does")
+		"Connect to the remote IPAM in plaintext, as with the server of Liqo v0.x")
 	o.Process.Install(flags)
 	o.Kubelet.Install(flags, "")
 	flags.StringVar(&o.profilingAddress, "profiling-address", o.profilingAddress,

@@ -125,7 +125,7 @@ func TestLiqosArgumentsReachTheProvider(t *testing.T) {
 func TestOnlyTheVirtualKubeletsOfABrokersNodeTrace(t *testing.T) {
 	o := NewOptions()
 	o.tracing.Endpoint = "collector:4317"
-	require.ErrorContains(t, o.validate(), "--tracing-endpoint=collector:4317: give it to the virtual kubelets of a broker's node")
+	require.ErrorContains(t, o.validate(), "--tracing-endpoint=collector:4317: set it only with --broker-node")
 	o.brokerNode = "liqo-broker"
 	require.NotContains(t, o.validate().Error(), "--tracing-endpoint")
 }
@@ -147,7 +147,8 @@ func TestValidateNamesEveryFault(t *testing.T) {
 	require.Error(t, err)
 	for _, culprit := range []string{
 		"--home-cluster-id", "--foreign-cluster-id", "--foreign-kubeconfig-secret-name", "--node-ip", "--nodename",
-		"VIRTUALNODE_NAME", "POD_NAMESPACE", "POD_NAME ", "--local-podcidr=10.0.0.0", "--remote-cidr=10.0.0.0", "--secret-reflection-type=Never",
+		"VIRTUALNODE_NAME", "POD_NAMESPACE", "POD_NAME ", "--local-podcidr=10.0.0.0", "--remote-cidr=10.0.0.0",
+		"--secret-reflection-type=Never",
 		"--vk-lease-retry-period", "--vk-lease-renew-interval is not below --vk-lease-duration", "--node-lease-duration",
 		"--node-ping-timeout", "--node-ping-interval", "--log-level=loud", "--log-format=xml",
 		"--kubelet-authorization-mode=RBAC", "--health-probe-address=8081", "--metrics-address=nowhere",

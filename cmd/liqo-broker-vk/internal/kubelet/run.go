@@ -42,7 +42,7 @@ func Run(ctx context.Context, o *Options, set *pflag.FlagSet, logs io.Writer, bu
 	process.LogUnknown(log, cfg.UnknownFlags)
 
 	if cfg.Home, err = built.RESTConfig(o.stock.HomeKubeconfig, "virtual-kubelet"); err != nil {
-		return fmt.Errorf("connecting to the home cluster (--home-kubeconfig, or run in a pod): %w", err)
+		return fmt.Errorf("connecting to the home cluster (set --home-kubeconfig, or run in a pod): %w", err)
 	}
 
 	group, ctx := errgroup.WithContext(ctx)

@@ -45,7 +45,7 @@ func (o *Options) validateIdentity(f *flags.Faults) {
 func (o *Options) validateBrokerNode(f *flags.Faults) {
 	if o.brokerNode == "" {
 		f.When(o.tracing.Endpoint != "", "--tracing-endpoint="+o.tracing.Endpoint,
-			"give it to the virtual kubelets of a broker's node, with --broker-node: only their pods are traced")
+			"set it only with --broker-node: only the pods of a broker's node are traced")
 		return
 	}
 	if problems := apivalidation.NameIsDNSSubdomain(o.brokerNode, false); len(problems) > 0 {
@@ -54,7 +54,7 @@ func (o *Options) validateBrokerNode(f *flags.Faults) {
 	f.When(o.brokerNode == o.stock.NodeName, "--broker-node and --nodename are both "+o.brokerNode,
 		"give the broker's node a name that no VirtualNode has: Liqo recognises its remote pods by --nodename")
 	f.When(o.stock.CreateNode, "--create-node=true together with --broker-node="+o.brokerNode,
-		"set createNode: false in the VkOptionsTemplate (or in the VirtualNode): the node is the broker's")
+		"set createNode: false in the VkOptionsTemplate (or in the VirtualNode): the broker owns the node")
 	if problems := validation.IsValidLabelValue(o.virtualNode); len(problems) > 0 {
 		f.Add("environment variable VIRTUALNODE_NAME="+o.virtualNode,
 			"use a VirtualNode whose name can be the value of a label: "+strings.Join(problems, ", "))
@@ -63,14 +63,14 @@ func (o *Options) validateBrokerNode(f *flags.Faults) {
 
 func (o *Options) validateAddresses(f *flags.Faults) {
 	if o.opaqueAddresses && o.brokerNode == "" {
-		f.Add("--opaque-addresses=true", "give it to the virtual kubelets of a broker's node, with --broker-node")
+		f.Add("--opaque-addresses=true", "set it only with --broker-node, for the virtual kubelets of a broker's node")
 	}
 	if _, err := o.table(); err != nil {
-		f.Add("--remote-pod-cidr, --remote-external-cidr: "+err.Error(), "give each with its --…-remap, in the same order")
+		f.Add("--remote-pod-cidr, --remote-external-cidr: "+err.Error(), "set one --…-remap flag for each, in the same order")
 	}
 	f.CIDRs("--remote-cidr", o.remoteCIDRs)
 	if o.remoteIPAM == "" {
-		const remedy = "give --remote-ipam, too"
+		const remedy = "set --remote-ipam as well"
 		f.When(o.remoteIPAMCA != "", "--remote-ipam-ca="+o.remoteIPAMCA, remedy)
 		f.When(o.remoteIPAMServerName != "", "--remote-ipam-server-name="+o.remoteIPAMServerName, remedy)
 		f.When(o.remoteIPAMInsecure, "--remote-ipam-insecure=true", remedy)
@@ -81,7 +81,8 @@ func (o *Options) validateAddresses(f *flags.Faults) {
 		f.Add(flag, remedy)
 	}
 	if o.remoteIPAMInsecure && (o.remoteIPAMCA != "" || o.remoteIPAMServerName != "") {
-		f.Add("--remote-ipam-insecure=true", "leave out --remote-ipam-ca and --remote-ipam-server-name: nothing is checked")
+		f.Add("--remote-ipam-insecure=true",
+			"leave out --remote-ipam-ca and --remote-ipam-server-name: plaintext has no certificate to verify")
 	}
 }
 
@@ -103,7 +104,7 @@ func (o *Options) validateTimes(f *flags.Faults) {
 	}
 	// client-go adds jitter of a factor 1.2 to the retry period.
 	if s.VirtualKubeletLeaseRetryPeriod*6/5 >= s.VirtualKubeletLeaseRenewDeadline {
-		f.Add("--vk-lease-retry-period is not well below --vk-lease-renew-interval", "lower the first or raise the second")
+		f.Add("1.2 times --vk-lease-retry-period is not below --vk-lease-renew-interval", "lower the first or raise the second")
 	}
 	f.AtLeastASecond("--node-lease-duration", s.NodeLeaseDuration)
 	if s.NodePingInterval < 0 {

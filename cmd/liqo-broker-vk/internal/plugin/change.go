@@ -85,6 +85,6 @@ func (p Plugin) newDrainCommand() *cobra.Command {
 	f.BoolVar(&o.Wait, "wait", true, "Wait until the condition Drained of the providers is True")
 	f.String("broker-node", "", "Not used")
 	_ = f.MarkDeprecated("broker-node", "drain does not need it") // It fails for a flag that does not exist.
-	f.DurationVar(&o.Timeout, "timeout", 0, "How long to wait, 0 for no limit; then drain fails, and the broker goes on")
+	f.DurationVar(&o.Timeout, "timeout", 0, "How long to wait, 0 for no limit; then the command fails, and the broker continues the drain")
 	return cmd
 }

@@ -31,7 +31,7 @@ type Connection struct {
 
 func (c *Connection) install(f *pflag.FlagSet) {
 	f.StringVar(&c.kubeconfig, clientcmd.RecommendedConfigPathFlag, "",
-		"The kubeconfig of the broker's cluster; by default that of the environment")
+		"The kubeconfig of the broker's cluster; by default KUBECONFIG or ~/.kube/config")
 	f.DurationVar(&c.RequestTimeout, clientcmd.FlagTimeout, 30*time.Second,
 		"The deadline of each request, 0 for none")
 	names := clientcmd.RecommendedConfigOverrideFlags("")
@@ -51,7 +51,8 @@ func (c *Connection) open(cmd *cobra.Command, built build.Info) (*kubectl.Sessio
 	loader := c.loader()
 	config, err := loader.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
-		return nil, errors.New("no kubeconfig: name that of the broker's cluster by --kubeconfig or the environment variable KUBECONFIG")
+		return nil, errors.New("no kubeconfig: set --kubeconfig or the environment variable KUBECONFIG to " +
+			"the kubeconfig of the broker's cluster")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the broker's cluster (--kubeconfig): %w", err)

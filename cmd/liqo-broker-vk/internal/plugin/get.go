@@ -55,7 +55,7 @@ func (p Plugin) newGetCommand() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(*cobra.Command, []string) error { return errors.New("name what to get: providers or placements") },
+		RunE: func(*cobra.Command, []string) error { return errors.New("no resource: use providers or placements") },
 	}
 	f := cmd.PersistentFlags()
 	f.BoolVarP(&o.query.AllNamespaces, "all-namespaces", "A", false, "Show pods of all namespaces")
@@ -76,12 +76,13 @@ func (p Plugin) newGetProvidersCommand(o *getOptions) *cobra.Command {
 		Use:     "providers [NAME...]",
 		Aliases: []string{"provider", "providercluster", "providerclusters", "pcl"},
 		Short:   "Show the provider clusters",
-		Long: "providers shows the provider clusters: whether pods can be assigned to them, how many pods they have, what is\n" +
-			"assigned of what they granted, and their KPIs.",
+		Long: "providers shows the provider clusters: whether pods can be assigned to them, how many pods they have, how much\n" +
+			"of their granted resources is assigned, and their KPIs.",
 		RunE:              o.run(p, (*kubectl.Session).GetProviders, "kubectl get providerclusters -w"),
 		ValidArgsFunction: p.suggest(&o.Connection, (*kubectl.Session).ProviderNames),
 	}
-	cmd.Flags().StringVar(&o.query.Consumer, "consumer", "", "Add a column: whether the consumer with this cluster id selected the provider")
+	cmd.Flags().StringVar(&o.query.Consumer, "consumer", "",
+		"Add a column that shows whether the consumer with this cluster id selected the provider")
 	complete(cmd, "consumer", p.suggest(&o.Connection, (*kubectl.Session).ConsumerNames))
 	return cmd
 }

@@ -138,13 +138,13 @@ func failoverReason(at state.VirtualNode, rules placement.Rules, now time.Time) 
 func (r Reason) Describe(virtualNode string) string {
 	switch r {
 	case Unreachable:
-		return fmt.Sprintf("the provider of %s has been unreachable for too long", virtualNode)
+		return fmt.Sprintf("the provider of %s has been unreachable for longer than failover.after", virtualNode)
 	case Drained:
 		return fmt.Sprintf("the provider of %s is being drained", virtualNode)
 	case Refused:
 		return fmt.Sprintf("the provider of %s refused the pod", virtualNode)
 	case PendingTooLong:
-		return fmt.Sprintf("the pod was Pending at %s for too long", virtualNode)
+		return fmt.Sprintf("the pod was Pending at %s for longer than pendingTimeout", virtualNode)
 	case VirtualNodeGone:
 		return fmt.Sprintf("the VirtualNode %s does not exist", virtualNode)
 	}

@@ -87,10 +87,17 @@ func TestEvictionReason(t *testing.T) {
 	lost := func(ago time.Duration) state.VirtualNode {
 		return state.VirtualNode{Known: true, Confirmed: true, UnreachableSince: noon.Add(-ago), FailoverFrom: noon.Add(-ago)}
 	}
-	suspended := state.VirtualNode{Known: true, Confirmed: true, UnreachableSince: noon.Add(-time.Hour), FailoverFrom: noon.Add(-time.Hour), MovesSuspended: true}
-	again := state.VirtualNode{Known: true, Confirmed: true, UnreachableSince: noon.Add(-time.Hour), FailoverFrom: noon.Add(-45 * time.Second)}
+	suspended := state.VirtualNode{
+		Known: true, Confirmed: true,
+		UnreachableSince: noon.Add(-time.Hour), FailoverFrom: noon.Add(-time.Hour), MovesSuspended: true,
+	}
+	again := state.VirtualNode{
+		Known: true, Confirmed: true,
+		UnreachableSince: noon.Add(-time.Hour), FailoverFrom: noon.Add(-45 * time.Second),
+	}
 	unconfirmed := state.VirtualNode{Known: true, Draining: true}
 	fine := state.VirtualNode{Known: true, Confirmed: true}
+	draining := state.VirtualNode{Known: true, Confirmed: true, Draining: true}
 	rejecting := state.VirtualNode{Known: true, Confirmed: true, Unusable: true}
 
 	for _, tc := range []struct {
@@ -102,41 +109,55 @@ func TestEvictionReason(t *testing.T) {
 		later time.Duration
 	}{
 		{"a running pod stays", assignedPod(corev1.PodRunning), fine, usual, None, 0},
-		{"a pod of an unreachable provider waits until failoverAfter", assignedPod(corev1.PodRunning), lost(45 * time.Second), usual, None, 15 * time.Second},
+		{"a pod of an unreachable provider waits until failoverAfter",
+			assignedPod(corev1.PodRunning), lost(45 * time.Second), usual, None, 15 * time.Second},
 		{"then it moves", assignedPod(corev1.PodRunning), lost(time.Minute), usual, Unreachable, 0},
 		{"unless it never fails over", assignedPod(corev1.PodRunning), lost(time.Hour), never, None, 0},
 		{"or the broker suspects itself", assignedPod(corev1.PodRunning), suspended, usual, None, suspicionRecheck},
-		{"the pod is checked after that, also if it never fails over", assignedPod(corev1.PodRunning), suspended, never, None, suspicionRecheck},
-		{"the time in which the broker suspected itself does not count", assignedPod(corev1.PodRunning), again, usual, None, 15 * time.Second},
-		{"one that is being deleted ends there, after its grace period", assignedPod(corev1.PodRunning, deletedIn(time.Minute)), lost(time.Hour), usual, None, time.Minute},
+		{"the pod is checked after that, also if it never fails over",
+			assignedPod(corev1.PodRunning), suspended, never, None, suspicionRecheck},
+		{"the time in which the broker suspected itself does not count",
+			assignedPod(corev1.PodRunning), again, usual, None, 15 * time.Second},
+		{"one that is being deleted ends there, after its grace period",
+			assignedPod(corev1.PodRunning, deletedIn(time.Minute)), lost(time.Hour), usual, None, time.Minute},
 		{"and after failoverAfter", assignedPod(corev1.PodRunning, deletedIn(0)), lost(45 * time.Second), usual, None, 15 * time.Second},
 		{"then nothing else would end it", assignedPod(corev1.PodRunning, deletedIn(0)), lost(time.Minute), usual, Unreachable, 0},
 		{"unless it must not run twice", assignedPod(corev1.PodRunning, deletedIn(0)), lost(time.Hour), never, None, 0},
 		{"or the provider can be reached", assignedPod(corev1.PodRunning, deletedIn(-time.Hour)), fine, usual, None, 0},
 		{"a terminal pod stays", assignedPod(corev1.PodSucceeded), lost(time.Hour), usual, None, 0},
 		{"a failed pod is terminal, too", assignedPod(corev1.PodFailed), state.VirtualNode{}, usual, None, 0},
-		{"a drained provider is emptied", assignedPod(corev1.PodRunning), state.VirtualNode{Known: true, Confirmed: true, Draining: true}, usual, Drained, 0},
-		{"a new leader that does not know yet whether the provider can be reached moves nothing", assignedPod(corev1.PodRunning), unconfirmed, usual, None, 0},
+		{"a drained provider is emptied", assignedPod(corev1.PodRunning), draining, usual, Drained, 0},
+		{"a new leader that does not know yet whether the provider can be reached moves nothing",
+			assignedPod(corev1.PodRunning), unconfirmed, usual, None, 0},
 		{"nor a refused pod", assignedPod(corev1.PodPending, refusedBy("q1", noon.Add(-time.Minute))), unconfirmed, usual, None, 0},
 		{"nor a pending one", assignedPod(corev1.PodPending), unconfirmed, impatient, None, 0},
-		{"also of pods that never fail over: they do not run twice", assignedPod(corev1.PodRunning), state.VirtualNode{Known: true, Confirmed: true, Draining: true}, never, Drained, 0},
+		{"also of pods that never fail over: they do not run twice", assignedPod(corev1.PodRunning), draining, never, Drained, 0},
 		{"a refused pod leaves at once", assignedPod(corev1.PodPending, refusedBy("q1", noon.Add(-time.Minute))), fine, usual, Refused, 0},
-		{"a refusal by another VirtualNode does not count", assignedPod(corev1.PodPending, refusedBy("q2", noon.Add(-time.Minute))), fine, usual, None, 5 * time.Minute},
-		{"nor does one from before it was assigned", assignedPod(corev1.PodPending, refusedBy("q1", noon.Add(-time.Hour))), fine, usual, None, 5 * time.Minute},
+		{"a refusal by another VirtualNode does not count",
+			assignedPod(corev1.PodPending, refusedBy("q2", noon.Add(-time.Minute))), fine, usual, None, 5 * time.Minute},
+		{"nor does one from before it was assigned",
+			assignedPod(corev1.PodPending, refusedBy("q1", noon.Add(-time.Hour))), fine, usual, None, 5 * time.Minute},
 		{"a pending pod waits until its timeout", assignedPod(corev1.PodPending), fine, usual, None, 5 * time.Minute},
 		{"then it leaves", assignedPod(corev1.PodPending), fine, impatient, PendingTooLong, 0},
-		{"also if the clock was set back meanwhile, by less than the timeout", assignedPod(corev1.PodPending, assignedIn(4*time.Minute)), fine, impatient, None, 8 * time.Minute},
+		{"also if the clock was set back meanwhile, by less than the timeout",
+			assignedPod(corev1.PodPending, assignedIn(4*time.Minute)), fine, impatient, None, 8 * time.Minute},
 		{"by more it is not waited for", assignedPod(corev1.PodPending, assignedIn(5*time.Minute)), fine, impatient, PendingTooLong, 0},
-		{"unless its init container runs", assignedPod(corev1.PodPending, waits("PodInitializing"), initContainer), fine, impatient, None, 0},
-		{"or its image is being pulled", assignedPod(corev1.PodPending, waits("ContainerCreating"), sandboxReady), fine, impatient, None, 0},
-		{"a condition without any container's status is from its last provider", assignedPod(corev1.PodPending, sandboxReady), fine, impatient, PendingTooLong, 0},
+		{"unless its init container runs",
+			assignedPod(corev1.PodPending, waits("PodInitializing"), initContainer), fine, impatient, None, 0},
+		{"or its image is being pulled",
+			assignedPod(corev1.PodPending, waits("ContainerCreating"), sandboxReady), fine, impatient, None, 0},
+		{"a condition without any container's status is from its last provider",
+			assignedPod(corev1.PodPending, sandboxReady), fine, impatient, PendingTooLong, 0},
 		{"but its sandbox has to be ready", assignedPod(corev1.PodPending, waits("ContainerCreating")), fine, impatient, PendingTooLong, 0},
-		{"and its image must be there", assignedPod(corev1.PodPending, waits("ImagePullBackOff"), sandboxReady), fine, impatient, PendingTooLong, 0},
+		{"and its image must be there",
+			assignedPod(corev1.PodPending, waits("ImagePullBackOff"), sandboxReady), fine, impatient, PendingTooLong, 0},
 		{"without a timeout it waits indefinitely", assignedPod(corev1.PodPending), fine, patient, None, 0},
-		{"a pending pod of an unreachable provider may have started", assignedPod(corev1.PodPending), lost(time.Second), impatient, None, 59 * time.Second},
+		{"a pending pod of an unreachable provider may have started",
+			assignedPod(corev1.PodPending), lost(time.Second), impatient, None, 59 * time.Second},
 		{"a provider that rejects the broker keeps its pods", assignedPod(corev1.PodRunning), rejecting, usual, None, 0},
 		{"also those of which the status here is Pending", assignedPod(corev1.PodPending), rejecting, impatient, None, 0},
-		{"a pod that is being deleted is not ended there either", assignedPod(corev1.PodRunning, deleting), state.VirtualNode{}, usual, VirtualNodeGone, 0},
+		{"a pod that is being deleted is not ended there either",
+			assignedPod(corev1.PodRunning, deleting), state.VirtualNode{}, usual, VirtualNodeGone, 0},
 		{"a VirtualNode that is gone serves no pod", assignedPod(corev1.PodRunning), state.VirtualNode{}, usual, VirtualNodeGone, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

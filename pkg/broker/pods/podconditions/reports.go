@@ -91,7 +91,8 @@ func New(cfg Config) *Reports {
 func (r *Reports) Add(pod *corev1.Pod, reason, message string) {
 	name := client.ObjectKeyFromObject(pod)
 	message = untrusted.Text(message)
-	if before := placement.Condition(pod, v1alpha1.ConditionAssigned); before != nil && before.Reason == reason && before.Message == message {
+	if before := placement.Condition(pod, v1alpha1.ConditionAssigned); before != nil &&
+		before.Reason == reason && before.Message == message {
 		r.Drop(name)
 		return
 	}
@@ -145,7 +146,7 @@ func (r *Reports) SetUp(mgr manager.Manager) error {
 			return r.Write(ctx, request.NamespacedName)
 		}))
 	if err != nil {
-		return fmt.Errorf("reports of pods: %w", err)
+		return fmt.Errorf("pod-report controller: %w", err)
 	}
 	return nil
 }

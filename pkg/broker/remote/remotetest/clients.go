@@ -116,7 +116,8 @@ func Probes(fake kubernetes.Interface) rest.Interface {
 // restClient is not client-go's fake of a REST client, which writes down the last request without a lock.
 func restClient(answer roundTripper) rest.Interface {
 	client, err := rest.NewRESTClient(&url.URL{Scheme: "http", Host: "provider"}, "", rest.ClientContentConfig{
-		GroupVersion: schema.GroupVersion{Version: "v1"}, Negotiator: runtime.NewClientNegotiator(scheme.Codecs.WithoutConversion(), schema.GroupVersion{Version: "v1"}),
+		GroupVersion: schema.GroupVersion{Version: "v1"},
+		Negotiator:   runtime.NewClientNegotiator(scheme.Codecs.WithoutConversion(), schema.GroupVersion{Version: "v1"}),
 	}, nil, &http.Client{Transport: answer})
 	if err != nil {
 		panic(err)

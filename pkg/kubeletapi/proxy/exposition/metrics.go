@@ -38,7 +38,7 @@ const (
 )
 
 // errCut means that only a part of the metrics was read.
-var errCut = errors.New("the provider's metrics are too long: the rest is left out")
+var errCut = errors.New("the provider's metrics exceed the size limit, the rest is omitted")
 
 // nodeMetrics are the metrics that Liqo's metric agent returns as a sum over the nodes of the provider, without labels
 // (pkg/remotemetrics of Liqo v1.2.0).

@@ -51,13 +51,17 @@ func TestProvidersThatContradictEachOther(t *testing.T) {
 		},
 		"what cannot be shown is left out": {
 			texts: []string{
-				counter + of("pod") + " 1\nb{namespace=\"ns\",pod=\"pod\",x=\"\u202ea\"} 2\nb{namespace=\"ns\",pod=\"pod\",x=\"\u009b2J\"} 3\n",
+				counter + of("pod") + " 1\nb{namespace=\"ns\",pod=\"pod\",x=\"\u202ea\"} 2\n" +
+					"b{namespace=\"ns\",pod=\"pod\",x=\"\u009b2J\"} 3\n",
 			},
 			want: counter + of("pod") + " 1\n",
 		},
 		"one declares twice": {
-			texts: []string{"# HELP b One.\n" + counter + of("pod") + " 1\n# HELP b Two.\n" + counter + of("astray") + " 2\n" + gauge + of("astray") + " 3\n"},
-			want:  "# HELP b One.\n" + counter + of("pod") + " 1\nb" + of("astray") + " 2\n",
+			texts: []string{
+				"# HELP b One.\n" + counter + of("pod") + " 1\n" +
+					"# HELP b Two.\n" + counter + of("astray") + " 2\n" + gauge + of("astray") + " 3\n",
+			},
+			want: "# HELP b One.\n" + counter + of("pod") + " 1\nb" + of("astray") + " 2\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -137,8 +141,10 @@ func series(i int) string {
 func TestThePageIsValid(t *testing.T) {
 	pieces := []string{
 		"# TYPE ", "# HELP ", "#", "a", "a_sum", "a_count", "a_bucket", "node_cpu_usage_seconds_total", " counter", " gauge", " histogram",
-		" summary", " untyped", " other", "\n", "\n", "\n", "{", "}", ",", `le="1"`, `quantile="0.5"`, `le="NaN"`, `le="x"`, `b="`, `"`, `\`, `\n`,
-		" ", "\t", "1", "-1", "NaN", "+Inf", "1e400", "é", "\xff", "\x00", "\r", of("pod"), of("pod"), of("third"), of("pod") + " 1\n", " 1\n",
+		" summary", " untyped", " other", "\n", "\n", "\n", "{", "}", ",",
+		`le="1"`, `quantile="0.5"`, `le="NaN"`, `le="x"`, `b="`, `"`, `\`, `\n`,
+		" ", "\t", "1", "-1", "NaN", "+Inf", "1e400", "é", "\xff", "\x00", "\r",
+		of("pod"), of("pod"), of("third"), of("pod") + " 1\n", " 1\n",
 		`{namespace="ns",pod="pod",le="1"} 1` + "\n", `{namespace="ns",pod="pod",quantile="1"} 1` + "\n",
 	}
 	random := rand.New(rand.NewPCG(1, 2))

@@ -26,7 +26,8 @@ func rootedAt(name, provider, cluster, address string) *corev1.Pod {
 }
 
 func TestDirectConnections(t *testing.T) {
-	relayed, relayedThere := []string{"10.70.0.2", "10.0.0.7", "10.70.0.8", "10.70.0.9"}, []string{"10.81.0.2", "10.80.0.7", "10.81.0.8", "10.81.0.9"}
+	relayed := []string{"10.70.0.2", "10.0.0.7", "10.70.0.8", "10.70.0.9"}
+	relayedThere := []string{"10.81.0.2", "10.80.0.7", "10.81.0.8", "10.81.0.9"}
 	direct := map[string]string{consts.UseDirectConnectionAnnotationKey: "true"}
 	for name, tc := range map[string]struct {
 		atP2      *corev1.Pod
@@ -81,11 +82,13 @@ func TestDirectConnections(t *testing.T) {
 				require.NoError(t, err)
 			}
 			if slices.Contains(tc.addresses, "10.70.0.4") {
-				_, err := local.CoreV1().Pods("ns").Create(t.Context(), rootedAt("unknown", "p4", "p4", "10.244.4.4"), metav1.CreateOptions{})
+				pod := rootedAt("unknown", "p4", "p4", "10.244.4.4")
+				_, err := local.CoreV1().Pods("ns").Create(t.Context(), pod, metav1.CreateOptions{})
 				require.NoError(t, err)
 			}
 			n := startNamespace(t, local, "10.0.0.7/32", mapping("at-p2", "10.0.0.2", "10.70.0.2"),
-				mapping("unknown", "10.0.0.4", "10.70.0.4"), mapping("external", "10.0.0.8", "10.70.0.8"), mapping("stock", "10.0.0.9", "10.70.0.9"))
+				mapping("unknown", "10.0.0.4", "10.70.0.4"), mapping("external", "10.0.0.8", "10.70.0.8"),
+				mapping("stock", "10.0.0.9", "10.70.0.9"))
 			shadow := n.reflected("web-1")
 			require.Equal(t, tc.addresses, addresses(shadow))
 			data := shadow.Annotations[consts.DirectConnectionDataAnnotationKey]
@@ -106,7 +109,8 @@ func mappedAtProvider(t *testing.T, shadow *offloadingv1beta1.ShadowEndpointSlic
 	network := func(cluster, pods, remappedPods, remappedExternal string) *networkingv1beta1.Configuration {
 		cidr := func(pod, external string) networkingv1beta1.ClusterConfig {
 			return networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.ClusterConfigCIDR{
-				Pod: []networkingv1beta1.CIDR{networkingv1beta1.CIDR(pod)}, External: []networkingv1beta1.CIDR{networkingv1beta1.CIDR(external)},
+				Pod:      []networkingv1beta1.CIDR{networkingv1beta1.CIDR(pod)},
+				External: []networkingv1beta1.CIDR{networkingv1beta1.CIDR(external)},
 			}}
 		}
 		return &networkingv1beta1.Configuration{

@@ -53,7 +53,10 @@ type namespace struct {
 func startNamespace(t *testing.T, local *fake.Clientset, localPodCIDR string, ips ...runtime.Object) *namespace {
 	t.Helper()
 	forge.Init("home", "p1", "p1-gpu", "10.0.0.1")
-	n := &namespace{t: t, local: local, localLiqo: liqofake.NewSimpleClientset(ips...), remote: liqofake.NewSimpleClientset(), enqueued: map[types.NamespacedName]int{}}
+	n := &namespace{
+		t: t, local: local, localLiqo: liqofake.NewSimpleClientset(ips...), remote: liqofake.NewSimpleClientset(),
+		enqueued: map[types.NamespacedName]int{},
+	}
 	localFactory := informers.NewSharedInformerFactoryWithOptions(local, 0, informers.WithNamespace("ns"))
 	remoteFactory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
 	localLiqo := liqoinformers.NewSharedInformerFactoryWithOptions(n.localLiqo, 0, liqoinformers.WithNamespace("ns"))

@@ -58,17 +58,23 @@ func TestWhatIsNotForwarded(t *testing.T) {
 		change func(*corev1.PodSpec)
 		want   []string
 	}{
-		"nothing":                  {func(*corev1.PodSpec) {}, nil},
-		"another form of a number": {func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests["cpu"] = resource.MustParse("1000m") }, nil},
-		"an image":                 {func(s *corev1.PodSpec) { s.Containers[1].Image = "d:2" }, []string{`image of container "d"`}},
-		"an init container's":      {func(s *corev1.PodSpec) { s.InitContainers[0].Image = "init:2" }, []string{`image of init container "init"`}},
+		"nothing": {func(*corev1.PodSpec) {}, nil},
+		"another form of a number": {
+			func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests["cpu"] = resource.MustParse("1000m") }, nil,
+		},
+		"an image": {func(s *corev1.PodSpec) { s.Containers[1].Image = "d:2" }, []string{`image of container "d"`}},
+		"an init container's": {
+			func(s *corev1.PodSpec) { s.InitContainers[0].Image = "init:2" }, []string{`image of init container "init"`},
+		},
 		"a resize": {
 			func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests["cpu"] = resource.MustParse("2") },
 			[]string{`resources of container "c"`},
 		},
 		"kubectl debug": {
 			func(s *corev1.PodSpec) {
-				s.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger"}}}
+				s.EphemeralContainers = []corev1.EphemeralContainer{{
+					EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger"},
+				}}
 			}, []string{`ephemeral container "debugger"`},
 		},
 		"a deadline": {func(s *corev1.PodSpec) { s.ActiveDeadlineSeconds = ptr.To(int64(5)) }, []string{"activeDeadlineSeconds"}},
@@ -91,7 +97,8 @@ func TestChangesOfAPodAreReportedOnce(t *testing.T) {
 	events := record.NewFakeRecorder(10)
 	failed := errors.New("of Liqo")
 	reflector := &pods{
-		NamespacedReflector: below{err: failed}, local: corev1listers.NewPodLister(local).Pods("ns"), events: events, reported: map[report]string{},
+		NamespacedReflector: below{err: failed}, local: corev1listers.NewPodLister(local).Pods("ns"),
+		events: events, reported: map[report]string{},
 		forwarded: offloadingv1beta1listers.NewShadowPodLister(remote).ShadowPods("remote"),
 	}
 	handled := func(want ...string) {
@@ -114,7 +121,7 @@ func TestChangesOfAPodAreReportedOnce(t *testing.T) {
 	changed := pod.DeepCopy()
 	changed.Spec.Containers[0].Image = "c:2"
 	require.NoError(t, local.Update(changed))
-	handled(`Warning ChangeNotForwarded The remote cluster keeps the pod as it was created; not forwarded: image of container "c". Delete`)
+	handled(`Warning ChangeNotForwarded The remote pod keeps its original spec; changes not forwarded: image of container "c". Delete`)
 	handled()
 	again := changed.DeepCopy()
 	again.Spec.Containers[1].Image = "d:2"
@@ -165,7 +172,8 @@ func TestFieldsThatAreNeverForwardedAreReportedOnce(t *testing.T) {
 	for range 2 {
 		require.NoError(t, reflector.Handle(t.Context(), "web"))
 	}
-	require.Equal(t, "Warning NotForwarded The pod runs in the remote cluster without these fields of its spec: hostNetwork, resourceClaims", <-events.Events)
+	require.Equal(t, "Warning NotForwarded The pod runs in the remote cluster without these fields of its spec: "+
+		"hostNetwork, resourceClaims", <-events.Events)
 	require.Empty(t, events.Events)
 
 	older := shadow.DeepCopy() // From a virtual kubelet or a cluster that does not know the field.
@@ -203,15 +211,34 @@ func TestAnImmutableCopyIsReplaced(t *testing.T) {
 		err             error
 		deletes         bool
 	}{
-		"other data":       {of: configMaps, original: configMap(meta("ns", nil), true, "2"), found: configMap(meta("remote", reflected), true, "1"), err: invalid, deletes: true},
-		"now mutable":      {of: configMaps, original: configMap(meta("ns", nil), false, "1"), found: configMap(meta("remote", reflected), true, "1"), err: invalid, deletes: true},
-		"the same data":    {of: configMaps, original: configMap(meta("ns", nil), true, "1"), found: configMap(meta("remote", reflected), true, "1"), err: invalid},
-		"mutable":          {of: configMaps, original: configMap(meta("ns", nil), true, "2"), found: configMap(meta("remote", reflected), false, "1"), err: invalid},
-		"of another owner": {of: configMaps, original: configMap(meta("ns", nil), true, "2"), found: configMap(meta("remote", nil), true, "1"), err: invalid},
-		"another error":    {of: configMaps, original: configMap(meta("ns", nil), true, "2"), found: configMap(meta("remote", reflected), true, "1"), err: errors.New("away")},
-		"no error":         {of: configMaps, original: configMap(meta("ns", nil), true, "2"), found: configMap(meta("remote", reflected), true, "1")},
-		"no original":      {of: configMaps, found: configMap(meta("remote", reflected), true, "1"), err: invalid},
-		"no copy":          {of: configMaps, original: configMap(meta("ns", nil), true, "2"), err: invalid},
+		"other data": {
+			of: configMaps, original: configMap(meta("ns", nil), true, "2"),
+			found: configMap(meta("remote", reflected), true, "1"), err: invalid, deletes: true,
+		},
+		"now mutable": {
+			of: configMaps, original: configMap(meta("ns", nil), false, "1"),
+			found: configMap(meta("remote", reflected), true, "1"), err: invalid, deletes: true,
+		},
+		"the same data": {
+			of: configMaps, original: configMap(meta("ns", nil), true, "1"),
+			found: configMap(meta("remote", reflected), true, "1"), err: invalid,
+		},
+		"mutable": {
+			of: configMaps, original: configMap(meta("ns", nil), true, "2"),
+			found: configMap(meta("remote", reflected), false, "1"), err: invalid,
+		},
+		"of another owner": {
+			of: configMaps, original: configMap(meta("ns", nil), true, "2"), found: configMap(meta("remote", nil), true, "1"), err: invalid,
+		},
+		"another error": {
+			of: configMaps, original: configMap(meta("ns", nil), true, "2"),
+			found: configMap(meta("remote", reflected), true, "1"), err: errors.New("away"),
+		},
+		"no error": {
+			of: configMaps, original: configMap(meta("ns", nil), true, "2"), found: configMap(meta("remote", reflected), true, "1"),
+		},
+		"no original": {of: configMaps, found: configMap(meta("remote", reflected), true, "1"), err: invalid},
+		"no copy":     {of: configMaps, original: configMap(meta("ns", nil), true, "2"), err: invalid},
 		"other secret data": {
 			of: Secrets, original: secret(meta("ns", nil), true, "2", corev1.SecretTypeOpaque),
 			found: secret(meta("remote", reflected), true, "1", corev1.SecretTypeOpaque), err: invalid, deletes: true,

@@ -113,8 +113,8 @@ func messageOf(changes []string) string {
 	if more := len(changes) - shownChanges; more > 0 {
 		changes = append(changes[:shownChanges:shownChanges], fmt.Sprintf("%d more", more))
 	}
-	return fmt.Sprintf("The remote cluster keeps the pod as it was created; not forwarded: %s. Delete the pod and create it again to change it there.",
-		strings.Join(changes, ", "))
+	return fmt.Sprintf("The remote pod keeps its original spec; changes not forwarded: %s. "+
+		"Delete the pod and create it again to apply them.", strings.Join(changes, ", "))
 }
 
 // notForwarded returns the fields of a pod's spec that differ from the forwarded spec. It compares the fields that an

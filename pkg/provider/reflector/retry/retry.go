@@ -43,7 +43,7 @@ func (r Retries) after(err error, object types.NamespacedName) error {
 	}
 	wait := r.backoff.When(object)
 	// Liqo has logged the failure, or requeues the object on purpose.
-	klog.V(4).InfoS("The object will be retried", "object", object, "after", wait, "reason", err)
+	klog.V(4).InfoS("Requeuing an object", "object", object, "after", wait, "reason", err)
 	return generic.EnqueueAfter(wait)
 }
 

@@ -32,7 +32,7 @@ func NewMappings(maps offloadingclient.NamespaceMapInterface, remote liqov1beta1
 func (m Mappings) has(ctx context.Context, namespace string) (bool, error) {
 	list, err := m.maps.List(ctx, metav1.ListOptions{LabelSelector: m.selector})
 	if err != nil {
-		return false, fmt.Errorf("whether namespace %s is offloaded: %w", namespace, err)
+		return false, fmt.Errorf("checking whether namespace %s is offloaded: %w", namespace, err)
 	}
 	for i := range list.Items {
 		if list.Items[i].Status.CurrentMapping[namespace].Phase == offloadingv1beta1.MappingAccepted {

@@ -29,13 +29,17 @@ func TestOnlyPodsOfUnmappedNamespacesFallBack(t *testing.T) {
 		broken  error
 		want    error // nil: the pod falls back
 	}{
-		"its namespace is mapped":                 {objects: []runtime.Object{namespaceMap("liqo-tenant-p1", "p1", "ns", accepted)}, want: errNotReady},
-		"the API server does not answer":          {broken: down, want: down},
-		"there is no map":                         {},
-		"another namespace is mapped":             {objects: []runtime.Object{namespaceMap("liqo-tenant-p1", "p1", "other", accepted)}},
-		"the remote cluster has no namespace yet": {objects: []runtime.Object{namespaceMap("liqo-tenant-p1", "p1", "ns", offloadingv1beta1.MappingCreationLoopBackOff)}},
-		"the map is of another remote cluster":    {objects: []runtime.Object{namespaceMap("liqo-tenant-p1", "p2", "ns", accepted)}},
-		"the map is of another tenant namespace":  {objects: []runtime.Object{namespaceMap("liqo-tenant-p2", "p1", "ns", accepted)}},
+		"its namespace is mapped": {
+			objects: []runtime.Object{namespaceMap("liqo-tenant-p1", "p1", "ns", accepted)}, want: errNotReady,
+		},
+		"the API server does not answer": {broken: down, want: down},
+		"there is no map":                {},
+		"another namespace is mapped":    {objects: []runtime.Object{namespaceMap("liqo-tenant-p1", "p1", "other", accepted)}},
+		"the remote cluster has no namespace yet": {
+			objects: []runtime.Object{namespaceMap("liqo-tenant-p1", "p1", "ns", offloadingv1beta1.MappingCreationLoopBackOff)},
+		},
+		"the map is of another remote cluster":   {objects: []runtime.Object{namespaceMap("liqo-tenant-p1", "p2", "ns", accepted)}},
+		"the map is of another tenant namespace": {objects: []runtime.Object{namespaceMap("liqo-tenant-p2", "p1", "ns", accepted)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			liqo := liqofake.NewSimpleClientset(tc.objects...)

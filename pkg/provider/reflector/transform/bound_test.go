@@ -33,7 +33,10 @@ func TestTheStatusOfARemotePodIsTrimmed(t *testing.T) {
 }
 
 func TestTheTextsOfARemoteEventAreCut(t *testing.T) {
-	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{ManagedFields: make([]metav1.ManagedFieldsEntry, 1)}, Message: strings.Repeat("x", 1<<20), Reason: strings.Repeat("x", 1<<20)}
+	event := &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{ManagedFields: make([]metav1.ManagedFieldsEntry, 1)},
+		Message:    strings.Repeat("x", 1<<20), Reason: strings.Repeat("x", 1<<20),
+	}
 	got, err := boundEvent(event)
 	require.NoError(t, err)
 	require.Len(t, got.(*corev1.Event).Message, untrusted.MaxText)

@@ -111,7 +111,7 @@ func (e *events) count(ctx context.Context, local, remote *corev1.Event) error {
 	}
 	_, err = e.client.Patch(ctx, local.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: forge.ReflectionFieldManager})
 	if err != nil && !kerrors.IsNotFound(err) && !kerrors.IsConflict(err) && !kerrors.IsInvalid(err) {
-		return fmt.Errorf("the count of event %s/%s: %w", local.Namespace, local.Name, err)
+		return fmt.Errorf("patching the count of event %s/%s: %w", local.Namespace, local.Name, err)
 	}
 	return nil
 }

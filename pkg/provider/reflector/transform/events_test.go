@@ -73,7 +73,9 @@ func TestEventsAreOnThePodWithTheirCount(t *testing.T) {
 	began := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
 	refused := &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns-home", Name: "web.1"}, Reason: "FailedCreatePod", Message: "exceeded quota",
-		InvolvedObject: corev1.ObjectReference{APIVersion: "offloading.liqo.io/v1beta1", Kind: "ShadowPod", Namespace: "ns-home", Name: "web", UID: "shadow"},
+		InvolvedObject: corev1.ObjectReference{
+			APIVersion: "offloading.liqo.io/v1beta1", Kind: "ShadowPod", Namespace: "ns-home", Name: "web", UID: "shadow",
+		},
 		FirstTimestamp: began, LastTimestamp: began, Count: 1,
 	}
 	got, err := happened(refused)

@@ -113,7 +113,10 @@ func TestTransformsDoNothingTheSecondTime(t *testing.T) {
 	long := strings.Repeat("x", 1<<16) + "\x1b"
 	pod := &corev1.Pod{
 		ObjectMeta: meta, Spec: corev1.PodSpec{NodeName: "node", HostNetwork: true},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning, Message: long, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Message: long}}},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, Message: long,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Message: long}},
+		},
 	}
 	event := &corev1.Event{ObjectMeta: meta, Message: long, Reason: long, InvolvedObject: corev1.ObjectReference{FieldPath: long}}
 	for name, obj := range map[string]any{

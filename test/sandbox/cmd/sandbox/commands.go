@@ -25,7 +25,7 @@ func statusCommand(name *string) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "" && output != "json" {
-				return fmt.Errorf("-o %s: use json, or leave it out for a table", output)
+				return fmt.Errorf("-o %s: use json, or omit -o for a table", output)
 			}
 			body, err := sandbox.Call(cmd.Context(), *name, "status", nil)
 			if err != nil {
@@ -38,7 +38,7 @@ func statusCommand(name *string) *cobra.Command {
 			return printStatus(cmd, body)
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "json for the machine-readable form")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "output format: json; a table if not set")
 	return cmd
 }
 
@@ -57,7 +57,7 @@ func printStatus(cmd *cobra.Command, body []byte) error {
 		return err
 	}
 	if len(st.Held) > 0 {
-		fmt.Fprintf(cmd.OutOrStdout(), "killed, until sandbox restart: %s\n", strings.Join(st.Held, ", "))
+		fmt.Fprintf(cmd.OutOrStdout(), "killed; start again with sandbox restart: %s\n", strings.Join(st.Held, ", "))
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%d processes, %.2f GB\n", len(st.Processes), float64(st.Memory())/1e9)
 	return nil
@@ -82,8 +82,8 @@ func kubeconfigCommand(name *string) *cobra.Command {
 func kubectlCommand(name *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kubectl NAME [arguments]",
-		Short: "Run kubectl, with the plugin kubectl-broker, in a cluster",
-		Long: "Run Kubernetes' own kubectl in a cluster; with the broker, its plugin too:\n\n" +
+		Short: "Run kubectl, with the plugin kubectl-broker, against a cluster",
+		Long: "Run Kubernetes' own kubectl against a cluster. With the broker, its plugin kubectl-broker is available:\n\n" +
 			"  sandbox kubectl consumer1 get pods -A\n  sandbox kubectl broker broker get providers",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -114,7 +114,8 @@ func kubeconfigOf(name, cluster string) (sandbox.State, string, error) {
 	}
 	path, ok := state.Kubeconfigs[cluster]
 	if !ok {
-		return state, "", fmt.Errorf("no cluster %q; there are %s", cluster, strings.Join(slices.Sorted(maps.Keys(state.Kubeconfigs)), ", "))
+		return state, "", fmt.Errorf("no cluster %q; there are %s", cluster,
+			strings.Join(slices.Sorted(maps.Keys(state.Kubeconfigs)), ", "))
 	}
 	return state, path, nil
 }
@@ -122,10 +123,10 @@ func kubeconfigOf(name, cluster string) (sandbox.State, string, error) {
 func faultCommands(name *string) []*cobra.Command {
 	var out []*cobra.Command
 	for _, c := range []struct{ verb, short string }{
-		{"freeze", "Stop processes without ending them; connections stay open and are not answered"},
-		{"resume", "Continue what freeze stopped"},
-		{"kill", "End processes by SIGKILL; they stay down until restart"},
-		{"restart", "End processes that still run, and run them again"},
+		{"freeze", "Pause processes (SIGSTOP); connections stay open and are not answered"},
+		{"resume", "Resume processes that freeze paused"},
+		{"kill", "Kill processes (SIGKILL); they stay down until sandbox restart"},
+		{"restart", "Restart processes; start those that were killed"},
 	} {
 		out = append(out, &cobra.Command{
 			Use:   c.verb + " CLUSTER[/COMPONENT]",
@@ -143,7 +144,7 @@ func faultCommands(name *string) []*cobra.Command {
 func linkCommand(name *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "link up|down A B",
-		Short: "Report the network between two peered clusters up or down (with --networking)",
+		Short: "Set the network between two connected clusters up or down (needs --networking)",
 		Args:  cobra.ExactArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] != "up" && args[0] != "down" {

@@ -26,17 +26,18 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	root := &cobra.Command{
 		Use:   "sandbox",
-		Short: "A federation of real Kubernetes clusters with real Liqo on this machine",
-		Long: `A federation of real Kubernetes clusters with real Liqo on this machine: consumers
-peered with a broker, the broker peered with providers. Processes on loopback, no
-containers.`,
+		Short: "Run a federation of real Kubernetes clusters with real Liqo on this machine",
+		Long: `Run a federation of real Kubernetes clusters with real Liqo on this machine: consumers
+are peered with a broker, and the broker with providers. Everything runs as processes
+on loopback, without containers.`,
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	name := root.PersistentFlags().String("name", "default", "name of the sandbox; several can be up side by side")
-	root.AddCommand(upCommand(name), downCommand(name), statusCommand(name), kubeconfigCommand(name), kubectlCommand(name), linkCommand(name))
+	name := root.PersistentFlags().String("name", "default", "name of the sandbox; several can run at the same time")
+	root.AddCommand(upCommand(name), downCommand(name), statusCommand(name), kubeconfigCommand(name), kubectlCommand(name),
+		linkCommand(name))
 	root.AddCommand(faultCommands(name)...)
 	return root.ExecuteContext(ctx)
 }

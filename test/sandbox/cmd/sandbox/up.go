@@ -35,25 +35,32 @@ func upCommand(name *string) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&opts.Consumers, "consumers", 1, "how many consumer clusters")
-	flags.IntVar(&opts.Providers, "providers", 3, "how many provider clusters")
-	flags.BoolVar(&opts.Networking, "networking", false, "run Liqo's networking controllers too: addresses and remapping, no tunnels")
-	flags.BoolVar(&opts.Packets, "packets", false, "run Liqo's gateways and fabric, and pods of "+sandbox.ImageWeb+", in network namespaces; as root")
+	flags.IntVar(&opts.Consumers, "consumers", 1, "number of consumer clusters")
+	flags.IntVar(&opts.Providers, "providers", 3, "number of provider clusters")
+	flags.BoolVar(&opts.Networking, "networking", false, "also run Liqo's networking controllers (addresses and remapping, no tunnels)")
+	flags.BoolVar(&opts.Packets, "packets", false,
+		"run Liqo's gateways and fabric, and pods with image "+sandbox.ImageWeb+", in network namespaces; needs root")
 	flags.StringVar(&opts.Kubernetes, "kubernetes", "",
-		"the version of Kubernetes: "+sandbox.KubernetesVersion+", which is the default, or "+sandbox.KubernetesLaterVersion)
+		"version of Kubernetes: "+sandbox.KubernetesVersion+" (default) or "+sandbox.KubernetesLaterVersion)
 	flags.StringArrayVar(&opts.APIServerArgs, "api-server-arg", nil, "an argument for all API servers; may be repeated")
-	flags.StringVar(&opts.Liqo, "liqo", "", "the version of Liqo: "+sandbox.LiqoVersion+", which is the default, or "+sandbox.LiqoV11Version)
-	flags.StringVar(&opts.Image, "image", sandbox.ImageOurs, "the virtual kubelets' image: "+sandbox.ImageOurs+" or "+sandbox.ImageStock)
-	flags.StringVar(&opts.BrokerNode, "broker-node", "", "run the broker, whose node of that name stands for all providers")
-	flags.BoolVar(&opts.RemoteIPAM, "remote-ipam", false, "have consumers ask the broker how pods are reached through it")
-	flags.BoolVar(&opts.Catalog, "catalog", false, "run the catalog beside the broker")
-	flags.StringArrayVar(&opts.CatalogArgs, "catalog-arg", nil, "an argument for the catalog, such as --catalog-arg=--read-auth=true; may be repeated")
-	flags.StringArrayVar(&opts.BrokerKubeletArgs, "broker-kubelet-arg", nil, "an argument for the virtual kubelets of the broker's node; may be repeated")
-	flags.StringArrayVar(&opts.ConsumerArgs, "consumer-arg", nil, "an argument for the consumers' virtual kubelets, such as --consumer-arg=--direct-traffic=true; may be repeated")
-	flags.StringArrayVar(&opts.DirectNetworks, "direct-network", nil, "CONSUMER:PROVIDER: connect the networks of the two; may be repeated")
-	flags.StringArrayVar(&opts.BrokerArgs, "broker-arg", nil, "an argument for the broker, such as --broker-arg=--failover-after=20s; may be repeated")
-	flags.DurationVar(&opts.Latency, "latency", 0, "how much longer a request to another cluster and its answer take, such as 100ms")
-	flags.BoolVar(&detach, "detach", false, "return once the federation is up; end it with sandbox down")
+	flags.StringVar(&opts.Liqo, "liqo", "",
+		"version of Liqo: "+sandbox.LiqoVersion+" (default) or "+sandbox.LiqoV11Version)
+	flags.StringVar(&opts.Image, "image", sandbox.ImageOurs, "image of the virtual kubelets: "+sandbox.ImageOurs+" or "+sandbox.ImageStock)
+	flags.StringVar(&opts.BrokerNode, "broker-node", "", "run the broker; its node with this name represents all providers")
+	flags.BoolVar(&opts.RemoteIPAM, "remote-ipam", false,
+		"run the broker's remote IPAM; consumers get the addresses of pods behind the broker from it")
+	flags.BoolVar(&opts.Catalog, "catalog", false, "run the catalog in addition to the broker")
+	flags.StringArrayVar(&opts.CatalogArgs, "catalog-arg", nil,
+		"an argument for the catalog, such as --catalog-arg=--read-auth=true; may be repeated")
+	flags.StringArrayVar(&opts.BrokerKubeletArgs, "broker-kubelet-arg", nil,
+		"an argument for the virtual kubelets of the broker's node; may be repeated")
+	flags.StringArrayVar(&opts.ConsumerArgs, "consumer-arg", nil,
+		"an argument for the consumers' virtual kubelets, such as --consumer-arg=--direct-traffic=true; may be repeated")
+	flags.StringArrayVar(&opts.DirectNetworks, "direct-network", nil, "connect the networks of CONSUMER:PROVIDER; may be repeated")
+	flags.StringArrayVar(&opts.BrokerArgs, "broker-arg", nil,
+		"an argument for the broker, such as --broker-arg=--failover-after=20s; may be repeated")
+	flags.DurationVar(&opts.Latency, "latency", 0, "additional round-trip time of requests to another cluster, such as 100ms")
+	flags.BoolVar(&detach, "detach", false, "run in the background: return once the federation is up; stop it with sandbox down")
 	return cmd
 }
 
@@ -71,7 +78,7 @@ func up(cmd *cobra.Command, opts sandbox.Options) error {
 	case <-cmd.Context().Done():
 	case <-s.DownRequested():
 	}
-	fmt.Fprintln(out, "taking the sandbox down")
+	fmt.Fprintln(out, "stopping the sandbox")
 	return s.Down()
 }
 
@@ -124,7 +131,7 @@ func upDetached(cmd *cobra.Command) error {
 func downCommand(name *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "down",
-		Short: "End a sandbox, and clean up after all whose owner was killed",
+		Short: "Stop a sandbox, and clean up after sandboxes whose owner process was killed",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			swept, err := sandbox.Sweep()
@@ -158,7 +165,7 @@ func down(cmd *cobra.Command, name string) error {
 	for sandbox.Alive(name) {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("sandbox %q does not end: %w", name, ctx.Err())
+			return fmt.Errorf("sandbox %q has not stopped: %w", name, ctx.Err())
 		case <-tick.C:
 		}
 	}

@@ -118,7 +118,7 @@ func CacheDir() (string, error) {
 	}
 	dir, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("no place for the cache of binaries: %w (set LIQO_BROKER_VK_CACHE)", err)
+		return "", fmt.Errorf("no directory for the cache of binaries, set LIQO_BROKER_VK_CACHE: %w", err)
 	}
 	return filepath.Join(dir, product), nil
 }
@@ -296,7 +296,7 @@ func hashSources(h io.Writer, patterns ...string) error {
 	for _, pattern := range patterns {
 		files, err := filepath.Glob(filepath.Join(moduleRoot(), pattern))
 		if err != nil || len(files) == 0 {
-			return fmt.Errorf("the sandbox's source is not where it was built from (%s)", moduleRoot())
+			return fmt.Errorf("the source of the sandbox is no longer in the directory it was built from (%s)", moduleRoot())
 		}
 		for _, f := range files {
 			data, err := os.ReadFile(f)

@@ -55,21 +55,23 @@ func EnsurePackets(ctx context.Context, geneve bool, progress func(format string
 }
 
 func packetTargets(geneve bool) []target {
-	return []target{
-		{"gateways and fabric of Liqo " + LiqoVersion, []string{LiqoGateway, LiqoWireGuard, LiqoGeneve, LiqoFabric}, func(ctx context.Context, dir string) error {
-			src, err := LiqoSource(ctx, LiqoVersion)
-			if err != nil {
+	liqo := func(ctx context.Context, dir string) error {
+		src, err := LiqoSource(ctx, LiqoVersion)
+		if err != nil {
+			return err
+		}
+		if !geneve {
+			if src, err = withoutGeneve(src, filepath.Join(dir, "liqo")); err != nil {
 				return err
 			}
-			if !geneve {
-				if src, err = withoutGeneve(src, filepath.Join(dir, "liqo")); err != nil {
-					return err
-				}
-			}
-			return buildShared(ctx, src, dir, "./cmd/gateway", "./cmd/gateway/wireguard", "./cmd/gateway/geneve", "./cmd/fabric")
-		}},
+		}
+		return buildShared(ctx, src, dir, "./cmd/gateway", "./cmd/gateway/wireguard", "./cmd/gateway/geneve", "./cmd/fabric")
+	}
+	return []target{
+		{"gateways and fabric of Liqo " + LiqoVersion, []string{LiqoGateway, LiqoWireGuard, LiqoGeneve, LiqoFabric}, liqo},
 		{"kube-proxy " + KubernetesVersion, []string{KubeProxy, Web}, func(ctx context.Context, dir string) error {
-			return goCommand(ctx, moduleRoot(), nil, "build", "-ldflags=-s -w -X k8s.io/component-base/version.gitVersion="+KubernetesVersion,
+			return goCommand(ctx, moduleRoot(), nil, "build",
+				"-ldflags=-s -w -X k8s.io/component-base/version.gitVersion="+KubernetesVersion,
 				"-o", dir+"/", "./sandbox/cmd/kubeproxy", "./sandbox/cmd/web")
 		}},
 	}

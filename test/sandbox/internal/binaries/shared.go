@@ -104,7 +104,7 @@ func isShared(module string) bool {
 func hashShared(h io.Writer) error {
 	mod, err := os.ReadFile(filepath.Join(moduleRoot(), "go.mod"))
 	if err != nil {
-		return fmt.Errorf("the sandbox's source is not where it was built from: %w", err)
+		return fmt.Errorf("the source of the sandbox is no longer in the directory it was built from: %w", err)
 	}
 	for line := range strings.Lines(string(mod)) {
 		if fields := strings.Fields(line); len(fields) > 1 && isShared(fields[0]) {

@@ -73,7 +73,9 @@ func TestAdaptChangesPortsAndWebhooks(t *testing.T) {
 func TestAdaptLeavesNoNullInTemplatesOfGateways(t *testing.T) {
 	objects := Keep(rendered(t), true)
 	require.NoError(t, Adapt(objects, HostPorts{}, nil))
-	for kind, name := range map[string]string{"WgGatewayServerTemplate": "wireguard-server", "WgGatewayClientTemplate": "wireguard-client"} {
+	for kind, name := range map[string]string{
+		"WgGatewayServerTemplate": "wireguard-server", "WgGatewayClientTemplate": "wireguard-client",
+	} {
 		assertNoNull(t, kind, find(t, objects, kind, name).Object["spec"])
 	}
 }
@@ -111,7 +113,8 @@ func TestAdaptV0ChangesPortsWebhooksAndCertificates(t *testing.T) {
 
 	manager := fmt.Sprint(find(t, objects, "Deployment", "liqo-controller-manager").Object)
 	for _, want := range []string{
-		"--kubelet-ipam-server=127.0.0.1:1004", "--health-probe-address=127.0.0.1:1002", "--kubelet-image=ghcr.io/liqotech/virtual-kubelet:v0.9.4",
+		"--kubelet-ipam-server=127.0.0.1:1004", "--health-probe-address=127.0.0.1:1002",
+		"--kubelet-image=ghcr.io/liqotech/virtual-kubelet:v0.9.4",
 		"secretName:" + WebhookSecretV0, "type:Recreate",
 	} {
 		assert.Contains(t, manager, want)

@@ -276,7 +276,8 @@ func (a *Agent) renew(ctx context.Context) {
 	}
 	lease, err := leases.Get(ctx, a.cfg.NodeName, metav1.GetOptions{})
 	if err != nil {
-		_, _ = leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: a.cfg.NodeName}, Spec: spec}, metav1.CreateOptions{})
+		_, _ = leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: a.cfg.NodeName}, Spec: spec},
+			metav1.CreateOptions{})
 		return
 	}
 	lease.Spec = spec

@@ -81,7 +81,9 @@ func TestReplicasHavePortsOfTheirOwn(t *testing.T) {
 	assert.Equal(t, ports1[10250], ports1[10255])
 
 	c := &container{
-		spec:  corev1.Container{Name: "main", Ports: []corev1.ContainerPort{{Name: "health", ContainerPort: 8081}, {Name: "own", ContainerPort: 9}}},
+		spec: corev1.Container{
+			Name: "main", Ports: []corev1.ContainerPort{{Name: "health", ContainerPort: 8081}, {Name: "own", ContainerPort: 9}},
+		},
 		ports: ports1,
 	}
 	for port, want := range map[intstr.IntOrString]int{
@@ -118,7 +120,8 @@ func TestANodeIsReadyAgainAfterALateHeartbeat(t *testing.T) {
 		{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown"},
 		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionUnknown},
 	}
-	_, err := client.CoreV1().Nodes().UpdateStatus(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "broker-host"}, Status: late}, metav1.UpdateOptions{})
+	_, err := client.CoreV1().Nodes().UpdateStatus(t.Context(),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "broker-host"}, Status: late}, metav1.UpdateOptions{})
 	require.NoError(t, err)
 
 	a.postReady(t.Context())

@@ -123,9 +123,12 @@ func TestAContainerThatRanBeforeNeedsNoAPIServer(t *testing.T) {
 	kube.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return away, nil, errors.New("no API server")
 	})
-	pod := &corev1.Pod{ObjectMeta: meta("pod"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", EnvFrom: []corev1.EnvFromSource{
+	fromSecret := []corev1.EnvFromSource{
 		{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "secret"}}},
-	}}}}}
+	}
+	pod := &corev1.Pod{ObjectMeta: meta("pod"), Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "main", EnvFrom: fromSecret}},
+	}}
 	w := newPodWorker(New(Config{Client: kube, Dir: t.TempDir()}), pod)
 	away = true
 	_, _, err := w.prepare(t.Context(), w.containers[0], Image{})

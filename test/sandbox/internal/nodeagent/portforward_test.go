@@ -59,7 +59,8 @@ func TestAPortIsForwarded(t *testing.T) {
 	require.NoError(t, here.Close())
 	require.NoError(t, <-ended)
 
-	assert.ErrorContains(t, forwarder{a, "other"}.PortForward(t.Context(), one.pod.Name, "", 5872, there), "pod other/broker-5d7f-one is not of node")
+	assert.ErrorContains(t, forwarder{a, "other"}.PortForward(t.Context(), one.pod.Name, "", 5872, there),
+		"pod other/broker-5d7f-one is not of node")
 	process.Kill()
 	assert.ErrorContains(t, forwarder{a, "ns"}.PortForward(t.Context(), one.pod.Name, "", 5872, there), "does not run")
 }

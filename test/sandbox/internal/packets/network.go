@@ -30,7 +30,7 @@ func Possible() error {
 	}
 	ns, err := newNamespace()
 	if err != nil {
-		return fmt.Errorf("packets need the rights of root: %w", err)
+		return fmt.Errorf("packets need root: %w", err)
 	}
 	return ns.Close()
 }

@@ -77,7 +77,8 @@ func TestNothingStartsBesideClose(t *testing.T) {
 		for i := range 8 {
 			starts.Go(func() {
 				for {
-					if _, err := g.Start(Spec{Name: "late", Path: "/bin/sleep", Args: []string{"60"}, Log: filepath.Join(dir, strconv.Itoa(i))}); err != nil {
+					late := Spec{Name: "late", Path: "/bin/sleep", Args: []string{"60"}, Log: filepath.Join(dir, strconv.Itoa(i))}
+					if _, err := g.Start(late); err != nil {
 						return
 					}
 				}

@@ -66,7 +66,7 @@ func (id Identity) Kill(timeout time.Duration) error {
 			return fmt.Errorf("%s (pid %d): %w", id.Name, id.PID, err)
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%s (pid %d) does not end", id.Name, id.PID)
+			return fmt.Errorf("%s (pid %d) has not ended", id.Name, id.PID)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
