@@ -187,8 +187,7 @@ func TestThePolicySetsTheUptimeWindow(t *testing.T) {
 				Slices: []scheduler.Slice{{VirtualNode: id}},
 			})
 		}
-		var d scheduler.Decision
-		state.Decide(time.Now(), &scheduler.Pod{Namespace: "ns"}, compiled, &d)
+		d := state.Decide(time.Now(), &scheduler.Pod{Namespace: "ns"}, compiled)
 		require.Equal(t, want, d.Provider, window)
 	}
 }
@@ -224,8 +223,7 @@ func TestASelectionIsOfItsConsumerAndBesideThePolicy(t *testing.T) {
 				Slices: []scheduler.Slice{{VirtualNode: id}},
 			})
 		}
-		var d scheduler.Decision
-		state.Decide(time.Now(), asked.Pod(pod, namespace), asked.Policy, &d)
+		d := state.Decide(time.Now(), asked.Pod(pod, namespace), asked.Policy)
 		reasons := map[string]string{}
 		for i := range d.Verdicts {
 			reasons[d.Verdicts[i].Provider] = d.Verdicts[i].Reason()

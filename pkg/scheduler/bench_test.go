@@ -78,7 +78,7 @@ func benchmarkDecide(b *testing.B, providers int, policy *Policy) {
 	b.ReportAllocs()
 	for b.Loop() {
 		start := time.Now()
-		s.Decide(now, pod, policy, &d)
+		d = s.Decide(now, pod, policy)
 		if len(took) < cap(took) {
 			took = append(took, time.Since(start))
 		}
@@ -101,7 +101,7 @@ func BenchmarkSnapshot(b *testing.B) {
 			var d Decision
 			b.ReportAllocs()
 			for b.Loop() {
-				s.Snapshot(pod).Decide(time.Unix(0, 0), pod, policy, &d)
+				d = s.Snapshot(pod).Decide(time.Unix(0, 0), pod, policy)
 				s.Confirm(time.Unix(0, 0), pod, policy, &d)
 			}
 			require.NotEmpty(b, d.Provider, d.Unschedulable())

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"slices"
 	"time"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
@@ -10,49 +9,42 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
-// Decision is the result of State.Decide. It owns its memory and can be passed to Decide again, which overwrites
-// everything, Verdicts and their Scores included; a copy shares that memory. The zero Decision is ready for use.
-type Decision struct {
-	verdict.Result
-	cycle cycle
-}
+// Decision is the result of State.Decide.
+type Decision struct{ verdict.Result }
 
-// Decide chooses a provider, and one of its slices, for the pod, and writes the result to into, whose memory it reuses.
-// A nil policy is the zero Policy. Decide reserves nothing: the caller does so with Assign, before the next decision. A
-// pod that is already assigned must be released first.
-func (s *State) Decide(now time.Time, pod *Pod, policy *Policy, into *Decision) {
+// Decide chooses a provider, and one of its slices, for the pod. A nil policy is the zero Policy. Decide reserves
+// nothing: the caller does so with Assign, before the next decision. A pod that is already assigned must be released
+// first.
+func (s *State) Decide(now time.Time, pod *Pod, policy *Policy) (d Decision) {
 	// 1. Read the pod's requests and the policy's weights.
-	c := &into.cycle
-	c.begin(s, now, pod, policy)
+	c := s.newCycle(now, pod, policy)
 	c.beginCriteria()
-	into.Result = verdict.Result{Verdicts: slices.Grow(into.Verdicts[:0], len(s.providers))[:len(s.providers)]}
+	d.Verdicts = make([]verdict.Verdict, len(s.providers))
 
 	// 2. Apply the filters of each provider and of its slices; then, to those that fit, the expressions.
 	for i, p := range s.providers {
-		v := &into.Verdicts[i]
+		v := &d.Verdicts[i]
 		*v = verdict.Verdict{Provider: p.ID, Several: len(p.slices) > 1}
 		if c.filterProvider(p, v) && c.filterSlices(p, v) && c.filterCriteria(p, v) {
-			c.addCandidate(i, p, v)
+			c.addCandidate(p, v)
 		}
 	}
-	into.Err = c.failure()
+	d.Err = c.failure()
 
 	// 3. Score those that are left, by every plugin that has a weight, and choose the best; of equals, the first by name.
 	c.round.Score()
 	if winner := c.round.Best(); winner != nil {
-		into.Provider, into.VirtualNode, into.Score = winner.Provider, winner.VirtualNode, winner.Total
+		d.Provider, d.VirtualNode, d.Score = winner.Provider, winner.VirtualNode, winner.Total
 	}
-	c.end()
+	return d
 }
 
-// cycle is one decision under way. Decision keeps it for its memory.
+// cycle is one decision under way.
 type cycle struct {
 	now    time.Time
 	pod    *Pod
-	policy *Policy // &anything for a pod without one.
+	policy *Policy // Not nil.
 	round  score.Round
-
-	anything Policy
 
 	requests []amounts.Request
 	// measures are the requests by which free capacity is measured: cpu and memory, even if the pod requests none, and
@@ -63,10 +55,8 @@ type cycle struct {
 	// app has the pods of the pod's application, by load; own is the load in which the pod itself is counted.
 	app map[*load]int
 	own *load
-	// domains are the domains of the policy's topology key, and podsIn the application's pods in each. podsIn is empty
-	// if every provider is a domain.
-	domains domains
-	podsIn  []int
+	// podsIn has the application's pods by domain of the policy's topology key; nil if every provider is a domain.
+	podsIn map[string]int
 
 	// expression has the points that the policy's score gave the provider evaluated last.
 	expression       verdict.Points
@@ -76,24 +66,23 @@ type cycle struct {
 }
 
 // addCandidate adds a provider that passed all filters, with the inputs of its scores.
-func (c *cycle) addCandidate(number int, p *provider, v *verdict.Verdict) {
-	candidate := c.round.Add()
-	*candidate = score.Candidate{Verdict: v, Measured: &p.measured, Price: p.price, Expression: c.expression}
+func (c *cycle) addCandidate(p *provider, v *verdict.Verdict) {
+	candidate := score.Candidate{Verdict: v, Measured: &p.measured, Price: p.price, Expression: c.expression}
 	if c.round.Reads(score.Free) {
 		candidate.Free = c.freeOfProvider(p)
 	}
 	if c.round.Reads(score.App) {
-		candidate.AppPods, candidate.DomainPods = c.appPods(number, p)
+		candidate.AppPods, candidate.DomainPods = c.appPods(p)
 	}
+	c.round.Add(candidate)
 }
 
-func (c *cycle) begin(s *State, now time.Time, pod *Pod, policy *Policy) {
-	c.now, c.pod, c.policy = now, pod, policy
+func (s *State) newCycle(now time.Time, pod *Pod, policy *Policy) *cycle {
 	if policy == nil {
-		c.policy = &c.anything
+		policy = &Policy{}
 	}
-	c.requests = s.table.Flatten(c.requests[:0], pod.Requests)
-	c.measures = append(c.measures[:0], amounts.Request{Number: amounts.CPU}, amounts.Request{Number: amounts.Memory})
+	c := &cycle{now: now, pod: pod, policy: policy, requests: s.table.Flatten(nil, pod.Requests)}
+	c.measures = []amounts.Request{{Number: amounts.CPU}, {Number: amounts.Memory}}
 	for _, r := range c.requests {
 		switch {
 		case r.Number == amounts.CPU || r.Number == amounts.Memory:
@@ -115,18 +104,9 @@ func (c *cycle) begin(s *State, now time.Time, pod *Pod, policy *Policy) {
 		}
 		available |= score.App
 	}
-	c.round.Begin(c.policy.Weights, c.policy.UptimeWindow, available, len(s.providers))
+	c.round = score.NewRound(c.policy.Weights, c.policy.UptimeWindow, available)
 	if c.round.Reads(score.App) {
 		c.countDomains(s)
 	}
-	c.trials = [trialCount]trial{}
-}
-
-// end drops the references to other objects and keeps the memory.
-func (c *cycle) end() {
-	c.pod, c.policy, c.app, c.own = nil, nil, nil, nil
-	c.round.End()
-	if c.variables != nil {
-		c.variables.SetPod(&cel.Pod{})
-	}
+	return c
 }

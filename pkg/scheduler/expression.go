@@ -51,10 +51,7 @@ func (c *cycle) beginCriteria() {
 	if !Evaluates(c.pod, c.policy) {
 		return
 	}
-	if c.variables == nil {
-		c.variables = cel.NewVariables()
-	}
-	c.variables.Renew()
+	c.variables = cel.NewVariables()
 	c.requestsVariable.requests = c.requests
 	c.variables.SetPod(&cel.Pod{
 		Namespace: c.pod.Namespace, Name: c.pod.Name, Consumer: c.pod.Consumer,

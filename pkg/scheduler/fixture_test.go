@@ -90,8 +90,7 @@ func stateOf(providers ...Provider) *State {
 }
 
 func decide(s *State, pod *Pod, policy *Policy) *Decision {
-	var d Decision
-	s.Decide(now, pod, policy, &d)
+	d := s.Decide(now, pod, policy)
 	return &d
 }
 

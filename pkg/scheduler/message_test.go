@@ -84,14 +84,13 @@ func TestMessageWithoutWeights(t *testing.T) {
 
 func TestADecisionForgetsTheOneBefore(t *testing.T) {
 	s := stateOf(ready("q"), ready("r"))
-	var d Decision
-	s.Decide(now, asking(), &Policy{Filter: filterOf(t, "provider.labels['x'] == 'y'")}, &d)
+	d := s.Decide(now, asking(), &Policy{Filter: filterOf(t, "provider.labels['x'] == 'y'")})
 	require.Error(t, d.Err)
-	s.Decide(now, asking(), nil, &d)
+	d = s.Decide(now, asking(), nil)
 	require.NoError(t, d.Err)
 	require.Equal(t, "q", d.Provider)
 	s.RemoveProvider("q")
-	s.Decide(now, asking(func(p *Pod) { p.Requests[corev1.ResourceCPU] = 9000 }), nil, &d)
+	d = s.Decide(now, asking(func(p *Pod) { p.Requests[corev1.ResourceCPU] = 9000 }), nil)
 	require.Empty(t, d.Provider)
 	require.Empty(t, d.VirtualNode)
 	require.Zero(t, d.Score)

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -149,7 +148,7 @@ func TestAReserveNeverExceedsAGrant(t *testing.T) {
 			if rapid.IntRange(0, 5).Draw(t, "release") == 0 {
 				s.Release(HolderOf(typesUID("new-" + strconv.Itoa(i/2))))
 			}
-			s.Decide(now, pod, policy, &d)
+			d = s.Decide(now, pod, policy)
 			if d.Provider == "" {
 				continue
 			}
@@ -261,10 +260,9 @@ func TestTheSameInputGivesTheSameOutput(t *testing.T) {
 		providers := drawProviders(t)
 		s := filled(providers, drawAssignments(t, providers))
 		pod, policy := drawPod(t, "new"), drawPolicy(t)
-		var reused Decision
-		s.Decide(now, drawPod(t, "another"), drawPolicy(t), &reused)
-		s.Decide(now, pod, policy, &reused)
-		require.Equal(t, see(decide(s, pod, policy)), see(&reused))
+		first := decide(s, pod, policy)
+		decide(s, drawPod(t, "another"), drawPolicy(t))
+		require.Equal(t, see(first), see(decide(s, pod, policy)))
 	})
 }
 
@@ -298,24 +296,12 @@ func TestDecisionsDoNotWriteTheState(t *testing.T) {
 	var wait sync.WaitGroup
 	for range 4 {
 		wait.Go(func() {
-			var d Decision
 			for range 20 {
-				s.Decide(now, asking(app, func(p *Pod) { p.Requests[gpu+"s"] = 0 }), policy, &d)
+				s.Decide(now, asking(app, func(p *Pod) { p.Requests[gpu+"s"] = 0 }), policy)
 			}
 		})
 	}
 	wait.Wait()
-}
-
-func TestADecisionAllocatesNothing(t *testing.T) {
-	s := stateOf(ready("q", granted(gpuSliceOf("q1", 8000, 16*gi, 2), sliceOf("q2", 8000, 16*gi))), ready("r"))
-	place(s, "r", 2)
-	pod := asking(app)
-	pod.Refused = map[string]time.Time{"q1": now.Add(time.Minute)}
-	policy := &Policy{Named: sets.New("q", "r"), TopologyKey: "zone"}
-	var d Decision
-	require.Zero(t, testing.AllocsPerRun(100, func() { s.Decide(now, pod, policy, &d) }))
-	require.NotEmpty(t, d.Provider)
 }
 
 func TestADecisionOnASnapshotIsThatOfTheState(t *testing.T) {
@@ -330,7 +316,7 @@ func TestADecisionOnASnapshotIsThatOfTheState(t *testing.T) {
 		want := see(decide(s, pod, policy))
 		var d Decision
 		snapshot := s.Snapshot(pod)
-		snapshot.Decide(now, pod, policy, &d)
+		d = snapshot.Decide(now, pod, policy)
 		require.Equal(t, want, see(&d))
 		s.Confirm(now, pod, policy, &d)
 		require.Equal(t, want, see(&d))
@@ -370,8 +356,7 @@ func TestConfirmChoosesAnew(t *testing.T) {
 	s := stateOf(ready("a"), ready("b", granted(sliceOf("b", 16000, 32*gi))), ready("c", granted(sliceOf("c", 12000, 24*gi))))
 	pod := asking()
 	pod.Expression = filterOf(t, "true")
-	var d Decision
-	s.Snapshot(pod).Decide(now, pod, nil, &d)
+	d := s.Snapshot(pod).Decide(now, pod, nil)
 	require.Equal(t, "b", d.Provider)
 	s.Assign(Assignment{UID: "x", Place: Place{"b", "b"}, Requests: resources.Amounts{corev1.ResourceCPU: 16000}})
 	s.Confirm(now, pod, nil, &d)
@@ -406,7 +391,7 @@ func TestADecisionUsedAgainDecidesAsANewOne(t *testing.T) {
 			if rapid.Bool().Draw(t, "snapshot") {
 				on = s.Snapshot(pod)
 			}
-			on.Decide(now, pod, policy, &again)
+			again = on.Decide(now, pod, policy)
 			if len(s.Providers()) > 0 {
 				require.Equal(t, see(decide(s, pod, policy)), see(&again))
 			}

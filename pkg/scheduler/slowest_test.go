@@ -152,8 +152,7 @@ func (s *State) timeOf(pod *Pod, text string, tries int) (compiling, deciding ti
 		began = threadTime()
 		asked := *pod
 		asked.Expression = filter
-		var d Decision
-		s.Snapshot(&asked).Decide(time.Time{}, &asked, nil, &d)
+		d := s.Snapshot(&asked).Decide(time.Time{}, &asked, nil)
 		s.Confirm(time.Time{}, &asked, nil, &d)
 		deciding = min(deciding, threadTime()-began)
 	}

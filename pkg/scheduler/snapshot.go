@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"time"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
@@ -10,32 +11,22 @@ import (
 // made on the copy: a decision that evaluates expressions takes milliseconds. Confirm completes that decision.
 func (s *State) Snapshot(pod *Pod) *State {
 	copied := &State{
-		table: s.table.Clone(), generation: s.generation, loads: make(map[Place]*load, len(s.loads)),
+		table: s.table.Clone(), loads: make(map[Place]*load, len(s.loads)),
 		assignments: make(map[Holder]assignment), apps: make(map[string]map[*load]int),
 	}
-	// Objects of one kind are allocated together: there are hundreds of them.
-	var (
-		flats     block[int64]
-		slicesOf  block[slice]
-		usable    block[*load]
-		providers = make([]provider, len(s.providers))
-		all       = make([]load, 0, len(s.loads))
-	)
 	loadOf := func(l *load) *load {
 		if same := copied.loads[l.at]; same != nil {
 			return same
 		}
-		all = append(all, *l)
-		same := &all[len(all)-1]
-		same.assigned, same.ended = flats.clone(l.assigned), flats.clone(l.ended)
-		copied.loads[l.at] = same
-		return same
+		same := *l
+		same.assigned, same.ended = slices.Clone(l.assigned), slices.Clone(l.ended)
+		copied.loads[l.at] = &same
+		return &same
 	}
 	copied.providers = make([]*provider, len(s.providers))
 	for i, p := range s.providers {
-		same := &providers[i]
-		*same = *p
-		same.slices, same.usable = slicesOf.clone(p.slices), usable.clone(p.usable)
+		same := *p
+		same.slices, same.usable = slices.Clone(p.slices), slices.Clone(p.usable)
 		for k := range same.slices {
 			same.slices[k].load = loadOf(same.slices[k].load)
 		}
@@ -43,7 +34,7 @@ func (s *State) Snapshot(pod *Pod) *State {
 			same.usable[k] = loadOf(l)
 		}
 		same.showAmounts(&copied.table)
-		copied.providers[i] = same
+		copied.providers[i] = &same
 	}
 	if app := s.apps[pod.App]; app != nil {
 		copied.apps[pod.App] = make(map[*load]int, len(app))
@@ -59,22 +50,6 @@ func (s *State) Snapshot(pod *Pod) *State {
 	return copied
 }
 
-// block is memory for the copies of many small slices.
-type block[T any] struct{ free []T }
-
-// clone returns a copy. Appending to it does not overwrite the memory of another copy.
-func (b *block[T]) clone(of []T) []T {
-	const together = 256
-	n := len(of)
-	if n > len(b.free) {
-		b.free = make([]T, max(n, together))
-	}
-	copied := b.free[:n:n]
-	b.free = b.free[n:]
-	copy(copied, of)
-	return copied
-}
-
 // Confirm completes a decision about the same pod and policy that was made on a Snapshot: it chooses the best of the
 // providers that still fit. The verdict of a provider that fitted in the snapshot and does not fit now has the reason.
 // Scores are not computed again.
@@ -82,9 +57,7 @@ func (s *State) Confirm(now time.Time, pod *Pod, policy *Policy, d *Decision) {
 	if d.VirtualNode == "" {
 		return
 	}
-	c := &d.cycle
-	c.begin(s, now, pod, policy)
-	defer c.end()
+	c := s.newCycle(now, pod, policy)
 	d.Provider, d.VirtualNode, d.Score = "", "", 0
 	for {
 		var best *verdict.Verdict

@@ -12,12 +12,11 @@ import (
 )
 
 // State has the providers and the pods assigned to them. It is not safe for concurrent use, except for calls of methods
-// that only read it: Providers, Assigned, and Decide with a Decision each.
+// that only read it: Providers, Assigned and Decide.
 type State struct {
 	table amounts.Table
-	// providers are sorted by ID. generation is replaced whenever they change.
-	providers  []*provider
-	generation *generation
+	// providers are sorted by ID.
+	providers []*provider
 	// loads has the load of every slice of a provider, and of every assignment.
 	loads       map[Place]*load
 	assignments map[Holder]assignment
@@ -27,10 +26,6 @@ type State struct {
 	accounts  map[Account]*taken
 	consumers map[string]*taken
 }
-
-// generation identifies the providers until they change. Only its address counts: the struct has a size so that no two
-// generations have the same address.
-type generation struct{ _ byte }
 
 // load is the total assigned to one VirtualNode, even if the provider does not have it now.
 type load struct {
@@ -57,7 +52,6 @@ type assignment struct {
 func NewState() *State {
 	return &State{
 		table:       amounts.NewTable(),
-		generation:  &generation{},
 		loads:       make(map[Place]*load),
 		assignments: make(map[Holder]assignment),
 		apps:        make(map[string]map[*load]int),
@@ -70,7 +64,6 @@ func NewState() *State {
 // the maps and slices of p; the caller does not change them.
 func (s *State) SetProvider(p Provider) {
 	added := s.newProvider(p)
-	s.generation = &generation{}
 	i, exists := s.find(p.ID)
 	if !exists {
 		s.providers = slices.Insert(s.providers, i, added)
@@ -89,7 +82,6 @@ func (s *State) RemoveProvider(id string) {
 		return
 	}
 	removed := s.providers[i]
-	s.generation = &generation{}
 	s.providers = slices.Delete(s.providers, i, i+1)
 	s.forget(removed)
 }

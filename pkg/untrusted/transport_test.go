@@ -150,7 +150,7 @@ func TestALengthThatIsTooLongIsRefusedAtOnce(t *testing.T) {
 		<-r.Context().Done()
 	})
 	_, err := probe(t.Context(), client)
-	require.ErrorContains(t, err, "longer than 65536 bytes")
+	require.ErrorContains(t, err, "exceeds the limit of 65536 bytes")
 }
 
 func TestNothingIsDecompressed(t *testing.T) {

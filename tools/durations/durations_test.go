@@ -88,7 +88,7 @@ func TestTheSlowestAreReported(t *testing.T) {
 		"", "The slowest tests, each without its subtests:", "  1m40s  p TestC", "    10s  p TestA", "    10s  p TestB",
 	}, lines[:5])
 	require.Equal(t, 17, strings.Count(out.String(), "TestFast"))
-	require.Contains(t, out.String(), "WARNING: slower than test/durations.json")
+	require.Contains(t, out.String(), "WARNING: slower than in test/durations.json")
 	require.True(t, strings.HasSuffix(out.String(), "\nThe steps:\n   1m10s  unit\n   15m1s  e2e\n  16m11s  total\n"), out.String())
 }
 

@@ -97,11 +97,10 @@ func (c *Controller) tried(consumer, of, name string, requests resources.Amounts
 			s.Spec.ConsumerClusterID = ptr.To(liqov1beta1.ClusterID(consumer))
 		}))
 	}
-	var d scheduler.Decision
-	c.state.Assume(&scheduler.Pod{
+	d := c.state.Assume(&scheduler.Pod{
 		UID: types.UID(name), Namespace: "a", Name: name, Consumer: consumer,
 		Owner: consumer, Account: account, First: true, Requests: requests,
-	}, nil, &d)
+	}, nil)
 	return d.Beyond
 }
 

@@ -57,12 +57,7 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 	}
 
 	// 3. The decision, which reserves the capacity.
-	d, reused := c.decisions.Get().(*scheduler.Decision)
-	if !reused {
-		d = &scheduler.Decision{}
-	}
-	defer c.decisions.Put(d)
-	c.State.Assume(of, criteria.Policy, d)
+	d := c.State.Assume(of, criteria.Policy)
 	decided := time.Now()
 	switch {
 	case d.Err != nil:
@@ -73,7 +68,7 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 		return ctrl.Result{}, c.waits(ctx, pod, v1alpha1.ReasonBeyondGrant, d.Beyond)
 	case d.VirtualNode == "":
 		c.Metrics.unassignable(decided.Sub(began), d.Verdicts)
-		reason, message := c.unassignable(pod, d)
+		reason, message := c.unassignable(pod, &d)
 		return ctrl.Result{}, c.waits(ctx, pod, reason, message)
 	}
 	c.Metrics.decision.Observe(decided.Sub(began).Seconds())
@@ -81,10 +76,10 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 	// 4. The choice is written.
 	c.reports.Drop(client.ObjectKeyFromObject(pod))
 	ctx, span := podtrace.Assign(ctx, c.Tracer, &podtrace.Choice{
-		Pod: pod, Namespace: namespace, Policy: criteria.Policy, Decision: d,
+		Pod: pod, Namespace: namespace, Policy: criteria.Policy, Decision: &d,
 		EvictedAt: c.State.Pod(pod.UID).EvictedAt, Began: began, Decided: decided,
 	})
-	err = c.writeAssignment(ctx, pod, d)
+	err = c.writeAssignment(ctx, pod, &d)
 	tracing.End(span, err)
 	if kerrors.IsInvalid(err) { // The annotations of the pod leave no space for the broker's (ValidateAnnotationsSize in apimachinery).
 		message := "the assignment cannot be written: " + err.Error()

@@ -91,12 +91,8 @@ func (c *Controller) nowhereRecheck(since time.Time) time.Duration {
 // fitsElsewhere reports whether another provider fits a pod whose provider cannot be reached, and reserves its capacity
 // there. Without one the pod is not evicted: it may still run at its provider, which would end it on recovery.
 func (c *Controller) fitsElsewhere(pod *corev1.Pod, namespace *corev1.Namespace, criteria *placement.Criteria, from scheduler.Place) bool {
-	d, reused := c.decisions.Get().(*scheduler.Decision)
-	if !reused {
-		d = &scheduler.Decision{}
-	}
-	defer c.decisions.Put(d)
-	if c.State.ReserveElsewhere(criteria.Pod(pod, namespace), criteria.Policy, d) {
+	d := c.State.ReserveElsewhere(criteria.Pod(pod, namespace), criteria.Policy)
+	if d.VirtualNode != "" {
 		return true
 	}
 	if c.State.ObserveNowhere(pod.UID) {

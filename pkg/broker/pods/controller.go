@@ -91,9 +91,6 @@ type Controller struct {
 	// failed has, by name, the version of a pod with which a step has failed, or met a conflict, as long as the cache
 	// shows it.
 	failed sync.Map
-	// decisions has finished Decisions, to reuse their memory: without it a decision about 100 providers takes eight
-	// times as long.
-	decisions sync.Pool
 	// turns is held while replicas are read from the cache and one of them may begin to move. An older read would miss
 	// the moves that began since.
 	turns sync.Mutex

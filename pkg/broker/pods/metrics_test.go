@@ -55,7 +55,7 @@ func TestMetricsBeginWithZero(t *testing.T) {
 
 func TestDecisionsAreCountedByOutcome(t *testing.T) {
 	c, registry := measured(t)
-	c.State.Assume(&scheduler.Pod{UID: "uid", Namespace: "ns", Name: "pod"}, nil, &scheduler.Decision{})
+	c.State.Assume(&scheduler.Pod{UID: "uid", Namespace: "ns", Name: "pod"}, nil)
 	c.Metrics.invalid(time.Millisecond)
 	c.Metrics.unassignable(time.Millisecond, nil)
 	requireMetrics(t, registry, "liqo_broker_decisions_total", `liqo_broker_decisions_total{outcome="assigned",provider="q"} 1`,
@@ -137,7 +137,7 @@ func TestAnEvictionForARefusalIsTakenIn(t *testing.T) {
 			var d scheduler.Decision
 			criteria, namespace, err := c.criteriaOf(t.Context(), other)
 			require.NoError(t, err)
-			c.State.Assume(criteria.Pod(other, namespace), nil, &d)
+			d = c.State.Assume(criteria.Pod(other, namespace), nil)
 			require.Equal(t, tc.withheld, d.VirtualNode == "")
 		})
 	}

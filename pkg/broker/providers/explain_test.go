@@ -304,7 +304,7 @@ func TestExplanationsDecideAsTheBroker(t *testing.T) {
 			known.ObserveLeft(pod, from)
 		}
 		var decision scheduler.Decision
-		known.Assume(asked.Pod(pod, namespace), asked.Policy, &decision)
+		decision = known.Assume(asked.Pod(pod, namespace), asked.Policy)
 		message := decision.Prospect()
 		if decision.Err != nil {
 			message = decision.Err.Error()

@@ -196,10 +196,9 @@ func TestClosedSlicesAreShown(t *testing.T) {
 			state := scheduler.NewState()
 			state.SetProvider(provider)
 			for owner, reason := range tc.verdicts {
-				var d scheduler.Decision
-				state.Decide(since, &scheduler.Pod{
+				d := state.Decide(since, &scheduler.Pod{
 					UID: "pod", Namespace: "ns", Owner: owner, Requests: resources.Amounts{corev1.ResourceCPU: 1000},
-				}, nil, &d)
+				}, nil)
 				require.Equal(t, reason, d.Verdicts[0].Reason(), owner)
 			}
 		})

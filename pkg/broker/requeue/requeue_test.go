@@ -62,7 +62,7 @@ func running(t *testing.T) (known *state.Federation, pods *Pods, join func(), dr
 func TestManyChangesAreOneTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		known, pods, join, tried := running(t)
-		known.Assume(cpus("unassigned", 1), nil, &scheduler.Decision{})
+		known.Assume(cpus("unassigned", 1), nil)
 		time.Sleep(29 * time.Second)
 		require.Empty(t, tried(), "nothing changed")
 		join()
@@ -95,20 +95,19 @@ func TestPodsThatFitNowhereAreNotTriedWithEachPodThatEnds(t *testing.T) {
 		const waiting, long = 3000, time.Minute
 		known, pods, join, drain := running(t)
 		join()
-		var d scheduler.Decision
-		known.Assume(cpus("short", 1), nil, &d)
+		d := known.Assume(cpus("short", 1), nil)
 		for i := range waiting {
-			known.Assume(cpus(strconv.Itoa(i), 3), nil, &d)
+			d = known.Assume(cpus(strconv.Itoa(i), 3), nil)
 			require.Empty(t, d.Provider)
 		}
 		decisions, tried := 0, sets.New[string]()
 		for began := time.Now(); time.Since(began) < long; time.Sleep(unassignedInterval) {
 			known.ObserveGone(types.NamespacedName{Namespace: "ns", Name: "short"}, "short")
 			pods.Unassigned()
-			known.Assume(cpus("short", 1), nil, &d)
+			d = known.Assume(cpus("short", 1), nil)
 			require.Equal(t, "q1", d.VirtualNode)
 			for _, name := range drain() {
-				known.Assume(cpus(name, 3), nil, &d)
+				d = known.Assume(cpus(name, 3), nil)
 				tried.Insert(name)
 				decisions++
 			}

@@ -21,11 +21,10 @@ import (
 
 // tryOf decides about a pod of an owner, and returns where it was assigned, or the verdict of the first provider.
 func (f *Federation) tryOf(owner, name string, milli int64) string {
-	var d scheduler.Decision
-	f.Assume(&scheduler.Pod{
+	d := f.Assume(&scheduler.Pod{
 		UID: types.UID(name), Namespace: "ns", Name: name, Owner: owner, Consumer: owner,
 		Requests: resources.Amounts{corev1.ResourceCPU: milli, corev1.ResourcePods: 1},
-	}, nil, &d)
+	}, nil)
 	if d.VirtualNode == "" {
 		return d.Verdicts[0].Reason()
 	}

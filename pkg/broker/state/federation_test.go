@@ -69,8 +69,7 @@ func newPod(name, cpu string) *corev1.Pod {
 }
 
 func (f *Federation) decide(of *corev1.Pod) (virtualNode string) {
-	var d scheduler.Decision
-	f.Assume((&placement.Criteria{}).Pod(of, &corev1.Namespace{}), nil, &d)
+	d := f.Assume((&placement.Criteria{}).Pod(of, &corev1.Namespace{}), nil)
 	return d.VirtualNode
 }
 
@@ -489,8 +488,7 @@ func TestNoRoomIsReservedForAPodThatIsGoneMeanwhile(t *testing.T) {
 			of.Expression = filter
 			meanwhile := &during{call: func() { tc.meanwhile(f, pod) }}
 			f.cfg.Clock = meanwhile
-			var d scheduler.Decision
-			f.Assume(of, nil, &d)
+			d := f.Assume(of, nil)
 			require.GreaterOrEqual(t, meanwhile.reads, 2)
 			require.Equal(t, tc.want, d.VirtualNode)
 			assumed := f.Pod(pod.UID).Assumed
@@ -528,8 +526,7 @@ func TestExpressionsAreEvaluatedWithoutTheLock(t *testing.T) {
 				return
 			default:
 				began := time.Now()
-				var d scheduler.Decision
-				f.Assume(of, nil, &d)
+				f.Assume(of, nil)
 				f.Forget(of.UID)
 				all = append(all, time.Since(began))
 			}

@@ -64,38 +64,41 @@ func (f *Federation) ObserveAccount(of *corev1.Pod, account scheduler.Account) {
 	}
 }
 
-// beyondGrant reports whether a pod that was not admitted before requests more than is left of its consumer's grant,
-// and then has it wait for that. An admitted pod counts from now on, also while no provider fits.
-func (f *Federation) beyondGrant(p *pod, of *scheduler.Pod, into *scheduler.Decision) bool {
+// beyondGrant returns by how much a pod that was not admitted before requests more than is left of its consumer's grant,
+// and then has it wait for that; "" if it does not. An admitted pod counts from now on, also while no provider fits.
+func (f *Federation) beyondGrant(p *pod, of *scheduler.Pod) (lacks string) {
 	_, counted := f.scheduler.Counted(scheduler.HolderOf(of.UID))
 	if counted == nil {
 		p.account = of.Account
 	}
 	if p.account == (scheduler.Account{}) {
-		return false
+		return ""
 	}
 	if !of.First || p.admitted {
 		p.admitted = true
 		if counted == nil {
 			f.admit(p, scheduler.HolderOf(of.UID), of.Requests)
 		}
-		return false
+		return ""
 	}
 	if counted != nil {
 		f.release(scheduler.HolderOf(of.UID)) // It was counted while it waited for an earlier pod of its name.
 	}
 	g := f.grants[p.account.Consumer]
 	if g == nil {
-		return false
+		return ""
 	}
-	lacks := f.scheduler.Budget(p.account.Consumer, g).Beyond(p.account.Creator, p.queued.Demand())
-	if lacks == "" {
-		return false
+	lacks = f.scheduler.Budget(p.account.Consumer, g).Beyond(p.account.Creator, p.queued.Demand())
+	if lacks != "" {
+		p.unassigned = true
+		p.queued.AwaitGrant()
 	}
-	into.Result = verdict.Result{Verdicts: into.Verdicts[:0], Beyond: lacks}
-	p.unassigned = true
-	p.queued.AwaitGrant()
-	return true
+	return lacks
+}
+
+// beyond is the decision about a pod that is beyondGrant.
+func beyond(lacks string) scheduler.Decision {
+	return scheduler.Decision{Result: verdict.Result{Beyond: lacks}}
 }
 
 // admit counts an admitted pod, which is at no provider, in its account.

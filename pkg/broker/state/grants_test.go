@@ -52,7 +52,7 @@ func remade(pod *corev1.Pod) *corev1.Pod {
 func (f *Federation) consume(of *corev1.Pod) (virtualNode, beyond string) {
 	var d scheduler.Decision
 	f.ObserveAccount(of, placement.AccountOf(of, ofConsumer))
-	f.Assume((&placement.Criteria{}).Pod(of, ofConsumer), nil, &d)
+	d = f.Assume((&placement.Criteria{}).Pod(of, ofConsumer), nil)
 	return d.VirtualNode, d.Beyond
 }
 
@@ -197,7 +197,7 @@ func TestConsumersAreTriedWithinTheirGrants(t *testing.T) {
 	var d scheduler.Decision
 	pod := (&placement.Criteria{}).Pod(ofUser("one", "z", "1"), ofConsumer)
 	pod.Account.Consumer = "c2"
-	f.Assume(pod, nil, &d)
+	d = f.Assume(pod, nil)
 	require.NotEmpty(t, d.Beyond)
 	f.SetGrant("c2", &scheduler.Grant{ByCreator: map[string]resources.Amounts{"one": {corev1.ResourceCPU: 1000}}})
 	f.grant(users{"one": 1 << 40})
@@ -377,8 +377,7 @@ func TestDecisionsAtOnceDoNotExceedAGrant(t *testing.T) {
 		require.NoError(t, err)
 		f.cfg.Clock = &during{call: func() { f.fits(t, ofUser("one", "other", "1")) }}
 		pod := (&placement.Criteria{Filter: filter}).Pod(ofUser("one", "pod", "1"), ofConsumer)
-		var d scheduler.Decision
-		f.Assume(pod, nil, &d)
+		d := f.Assume(pod, nil)
 		require.Empty(t, d.VirtualNode)
 		require.NotEmpty(t, d.Beyond)
 	})
@@ -578,9 +577,8 @@ func BenchmarkWakeWithinGrants(f *testing.B) {
 func BenchmarkDecideBeyondTheGrant(f *testing.B) {
 	known := manyBeyond(10_000)
 	pod := (&placement.Criteria{}).Pod(ofUser("one", "pod-1", "1"), ofConsumer)
-	var d scheduler.Decision
 	for f.Loop() {
-		known.Assume(pod, nil, &d)
+		known.Assume(pod, nil)
 	}
 }
 

@@ -309,88 +309,89 @@ func (f *Federation) ObserveLeft(of *corev1.Pod, from scheduler.Place) {
 }
 
 // Assume chooses a provider for a pod and reserves its capacity there (kube-scheduler decides apart from that). Without
-// one, into has no VirtualNode and the pod counts as unassigned. Expressions are evaluated on a copy, while others
-// observe and decide. Their changes count: the best provider that still fits is chosen, and none for a pod that was
-// deleted or has ended meanwhile.
-func (f *Federation) Assume(of *scheduler.Pod, policy *scheduler.Policy, into *scheduler.Decision) {
+// one, the decision has no VirtualNode and the pod counts as unassigned.
+func (f *Federation) Assume(of *scheduler.Pod, policy *scheduler.Policy) scheduler.Decision {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p := f.record(types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, of.UID)
 	f.unreserve(p, of.UID)
 	p.owner = of.Owner
-	now := f.cfg.Clock.Now()
+	now, evaluates := f.cfg.Clock.Now(), scheduler.Evaluates(of, policy)
 	p.refusedUntil = maps.Clone(of.Refused)
 	maps.DeleteFunc(p.refusedUntil, func(_ string, until time.Time) bool { return !until.After(now) })
 	p.asks = of.Requests
 	f.queue.BeginTry(&p.queued, !p.unassigned, f.scheduler.Demand(of.Requests), scheduler.ReadsResources(of, policy), now)
-	if f.beyondGrant(p, of, into) {
-		return
+	if lacks := f.beyondGrant(p, of); lacks != "" {
+		return beyond(lacks)
 	}
-	if scheduler.Evaluates(of, policy) {
-		p.unassigned = true // Changes meanwhile may concern the pod.
-		f.decideUnlocked(f.scheduler.Snapshot(of), of, policy, into)
-		if f.pods[of.UID] != p || p.ended {
-			into.Provider, into.VirtualNode = "", "" // The pod was deleted or has ended meanwhile.
-			return
-		}
-		if f.beyondGrant(p, of, into) {
-			return // Others of its consumer were assigned meanwhile.
-		}
-		f.scheduler.Confirm(f.cfg.Clock.Now(), of, policy, into)
-	} else {
-		f.scheduler.Decide(f.cfg.Clock.Now(), of, policy, into)
+	p.unassigned = p.unassigned || evaluates // Changes meanwhile may concern the pod.
+	d, known := f.choose(p, of, policy)
+	if !known {
+		return d
 	}
-	p.unassigned = into.VirtualNode == ""
+	if evaluates { // Others of its consumer may have been assigned meanwhile.
+		if lacks := f.beyondGrant(p, of); lacks != "" {
+			return beyond(lacks)
+		}
+	}
+	p.unassigned = d.VirtualNode == ""
 	if p.unassigned {
-		f.queue.EndTry(&p.queued, into.Verdicts)
-		return
+		f.queue.EndTry(&p.queued, d.Verdicts)
+		return d
 	}
 	p.queued = queue.Pod{Name: p.name, UID: of.UID}
 	p.assumed, p.startCounted, p.runningSeen = true, false, false
-	at := scheduler.Place{Provider: into.Provider, VirtualNode: into.VirtualNode}
+	at := scheduler.Place{Provider: d.Provider, VirtualNode: d.VirtualNode}
 	f.assign(scheduler.Assignment{UID: of.UID, Place: at, App: of.App, Requests: of.Requests})
 	f.endReservationFor(of.UID)
-	if chosen := f.providers[into.Provider]; chosen != nil {
+	if chosen := f.providers[d.Provider]; chosen != nil {
 		chosen.assignments++
 		f.observeTrial(chosen, at, of.Owner)
 	}
+	return d
 }
 
-// decideUnlocked decides without mu, which the caller holds.
-func (f *Federation) decideUnlocked(snapshot *scheduler.State, of *scheduler.Pod, policy *scheduler.Policy, into *scheduler.Decision) {
+// choose chooses a provider for a pod. Expressions are evaluated on a copy, without mu, which the caller holds. Others
+// observe and decide meanwhile, and their changes count: the best provider that still fits is chosen, and none for a
+// pod that was deleted or has ended, for which known is false.
+func (f *Federation) choose(p *pod, of *scheduler.Pod, policy *scheduler.Policy) (d scheduler.Decision, known bool) {
+	if !scheduler.Evaluates(of, policy) {
+		return f.scheduler.Decide(f.cfg.Clock.Now(), of, policy), true
+	}
+	d = f.decideUnlocked(f.scheduler.Snapshot(of), of, policy)
+	if f.pods[of.UID] != p || p.ended {
+		d.Provider, d.VirtualNode = "", ""
+		return d, false
+	}
+	f.scheduler.Confirm(f.cfg.Clock.Now(), of, policy, &d)
+	return d, true
+}
+
+func (f *Federation) decideUnlocked(snapshot *scheduler.State, of *scheduler.Pod, policy *scheduler.Policy) scheduler.Decision {
 	f.mu.Unlock()
 	defer f.mu.Lock()
-	snapshot.Decide(f.cfg.Clock.Now(), of, policy, into)
+	return snapshot.Decide(f.cfg.Clock.Now(), of, policy)
 }
 
 // ReserveElsewhere decides, as Assume would, where a pod could go that is assigned to an unreachable provider. The
 // capacity there is reserved until the pod is decided about, stays or is gone: no more pods leave than fit elsewhere.
-// It reports whether it found a place.
-func (f *Federation) ReserveElsewhere(of *scheduler.Pod, policy *scheduler.Policy, into *scheduler.Decision) bool {
+// The decision has no VirtualNode if there is no place.
+func (f *Federation) ReserveElsewhere(of *scheduler.Pod, policy *scheduler.Policy) scheduler.Decision {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p := f.record(types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, of.UID)
 	f.unreserve(p, of.UID)
 	other := *of
 	other.Use = scheduler.ReservedElsewhere
-	if scheduler.Evaluates(&other, policy) {
-		f.decideUnlocked(f.scheduler.Snapshot(&other), &other, policy, into)
-		if f.pods[of.UID] != p || p.ended {
-			return false
-		}
-		f.scheduler.Confirm(f.cfg.Clock.Now(), &other, policy, into)
-	} else {
-		f.scheduler.Decide(f.cfg.Clock.Now(), &other, policy, into)
+	d, _ := f.choose(p, &other, policy)
+	if d.VirtualNode != "" {
+		p.reserved = true
+		f.assign(scheduler.Assignment{
+			UID: other.UID, Use: other.Use,
+			Place: scheduler.Place{Provider: d.Provider, VirtualNode: d.VirtualNode}, Requests: of.Requests,
+		})
 	}
-	if into.VirtualNode == "" {
-		return false
-	}
-	p.reserved = true
-	f.assign(scheduler.Assignment{
-		UID: other.UID, Use: other.Use,
-		Place: scheduler.Place{Provider: into.Provider, VirtualNode: into.VirtualNode}, Requests: of.Requests,
-	})
-	return true
+	return d
 }
 
 // unreserve frees the capacity that ReserveElsewhere reserved for a pod.

@@ -19,10 +19,9 @@ import (
 
 // try decides about a pod of so many thousandths of a CPU.
 func (f *Federation) try(name string, milli int64, policy *scheduler.Policy) (virtualNode string) {
-	var d scheduler.Decision
-	f.Assume(&scheduler.Pod{
+	d := f.Assume(&scheduler.Pod{
 		UID: types.UID(name), Namespace: "ns", Name: name, Requests: resources.Amounts{corev1.ResourceCPU: milli, corev1.ResourcePods: 1},
-	}, policy, &d)
+	}, policy)
 	return d.VirtualNode
 }
 

@@ -115,9 +115,7 @@ func (s *State) Decide(now time.Time, pod *scheduler.Pod, policy *scheduler.Poli
 	snapshot := s.scheduler.Snapshot(&of)
 	snapshot.Release(scheduler.HolderOf(of.UID))
 	s.mu.Unlock()
-	var d scheduler.Decision
-	snapshot.Decide(now, pod, policy, &d)
-	return d, snapshot.Providers()
+	return snapshot.Decide(now, pod, policy), snapshot.Providers()
 }
 
 // refresh translates the providers whose objects have changed since the last decision. The caller holds mu.

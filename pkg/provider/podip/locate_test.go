@@ -140,11 +140,11 @@ func TestTheLocationOfAPodComesWithItsAddress(t *testing.T) {
 		},
 		"it is another pod meanwhile": {
 			annotations: map[string]string{"app": "web"}, address: "10.244.1.2", changed: "local",
-			annotated: map[string]string{"app": "web"}, err: "has changed since its location was read",
+			annotated: map[string]string{"app": "web"}, err: "has changed since its location was computed",
 		},
 		"it has moved meanwhile": {
 			annotations: located, shows: "10.30.1.2", address: "10.244.1.2", changed: "remote", annotated: located,
-			err: "has changed since its location was read",
+			err: "has changed since its location was computed",
 		},
 		"Liqo fails before the status, and its address is not known": {
 			annotations: elsewhere, shows: "10.9.1.2", address: "10.77.1.2", earlier: errors.New("no"), annotated: elsewhere, err: "no",

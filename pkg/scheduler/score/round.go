@@ -53,8 +53,7 @@ func Measure(values kpi.Values) Measured {
 	return m
 }
 
-// Round is the scoring of one decision: Begin, Add for each candidate, Score, Best, and End. It keeps its memory for
-// the next.
+// Round is the scoring of one decision: NewRound, Add for each candidate, Score and Best.
 type Round struct {
 	candidates []Candidate
 	// weighed are the active plugins, totalWeight is the sum of their weights, and unscored is the initial value of
@@ -62,7 +61,6 @@ type Round struct {
 	weighed     []weighed
 	unscored    []verdict.PluginScore
 	totalWeight int64
-	scores      []verdict.PluginScore
 	// reads are the inputs of the active plugins.
 	reads Input
 	// window is the uptime window of the policy, an index of uptimeWindows.
@@ -82,12 +80,10 @@ type weighed struct {
 	points func(*Round, *Candidate) verdict.Points
 }
 
-// Begin chooses the plugins that have a weight and whose inputs are available. It allocates memory for most candidates.
-// Nil weights are the default ones; an uptime window that is unknown is the default one.
-func (r *Round) Begin(weights []Weight, uptimeWindow string, available Input, most int) {
-	r.weighed, r.unscored, r.totalWeight, r.reads = r.weighed[:0], r.unscored[:0], 0, 0
-	r.window = windowOf(uptimeWindow)
-	r.candidates = slices.Grow(r.candidates[:0], most)
+// NewRound chooses the plugins that have a weight and whose inputs are available. Nil weights are the default ones; an
+// uptime window that is unknown is the default one.
+func NewRound(weights []Weight, uptimeWindow string, available Input) Round {
+	r := Round{window: windowOf(uptimeWindow)}
 	for i := range plugins {
 		p := &plugins[i]
 		weight := p.weightIn(weights)
@@ -99,16 +95,14 @@ func (r *Round) Begin(weights []Weight, uptimeWindow string, available Input, mo
 		r.totalWeight += int64(weight)
 		r.reads |= p.reads
 	}
+	return r
 }
 
 // Reads reports whether an active plugin reads an input.
 func (r *Round) Reads(input Input) bool { return r.reads&input != 0 }
 
-// Add adds a candidate; the caller completes it before the next. It uses the memory that Begin reserved.
-func (r *Round) Add() *Candidate {
-	r.candidates = r.candidates[:len(r.candidates)+1]
-	return &r.candidates[len(r.candidates)-1]
-}
+// Add adds a candidate.
+func (r *Round) Add(c Candidate) { r.candidates = append(r.candidates, c) }
 
 // Score writes the scores of all candidates into their verdicts.
 func (r *Round) Score() {
@@ -120,11 +114,8 @@ func (r *Round) Score() {
 			compare(r)
 		}
 	}
-	n := len(r.weighed)
-	r.scores = slices.Grow(r.scores[:0], n*len(r.candidates))[:n*len(r.candidates)]
 	for k := range r.candidates {
-		scores := r.scores[k*n : (k+1)*n : (k+1)*n]
-		copy(scores, r.unscored)
+		scores := slices.Clone(r.unscored)
 		candidate := &r.candidates[k]
 		row := candidate.Measured[r.window]
 		total := int64(0)
@@ -152,6 +143,3 @@ func (r *Round) Best() *verdict.Verdict {
 	}
 	return winner
 }
-
-// End drops the references to the verdicts and keeps the memory.
-func (r *Round) End() { clear(r.candidates) }

@@ -82,7 +82,7 @@ func broker(testing.TB) func() string {
 	pod := &scheduler.Pod{UID: "new", Namespace: "ns", App: app(7), Requests: requests}
 	var d scheduler.Decision
 	return func() string {
-		s.Decide(time.Unix(0, 0), pod, nil, &d)
+		d = s.Decide(time.Unix(0, 0), pod, nil)
 		return d.Provider
 	}
 }

@@ -187,9 +187,9 @@ func realWorldMutants() []tested {
 		{mutant{
 			"new pods of a consumer are not bounded by its grant", "pkg/broker/state/grants.go",
 			`if g == nil {
-		return false`,
+		return ""`,
 			`if true {
-		return false`,
+		return ""`,
 		}, "pkg/broker/pods", "TestNewPodsOfAConsumerAreBoundedByItsGrant"},
 		{mutant{
 			"a pod that moves gives its part of the grant to others", "pkg/broker/state/pods.go",
