@@ -36,7 +36,8 @@ var notes = []note{
 	{"clusterlabels", "Creating the namespace", []string{broker}, oneNode},
 	{"multiplevirtualnodes", "", []string{broker}, oneNode},
 	{
-		"resourceenforcement", "Should drain the pods", []string{broker},
+		"resourceenforcement", "Should drain the pods",
+		[]string{broker},
 		"it expects the pod to fail and to be replaced, and the broker moves it",
 	},
 	{"unoffload", "", []string{broker}, "it reads the provider from a label of the Node, and the broker's Node is of all providers"},

@@ -303,8 +303,7 @@ func TestExplanationsDecideAsTheBroker(t *testing.T) {
 			known.ObserveAssigned(pod, from)
 			known.ObserveLeft(pod, from)
 		}
-		var decision scheduler.Decision
-		decision = known.Assume(asked.Pod(pod, namespace), asked.Policy)
+		decision := known.Assume(asked.Pod(pod, namespace), asked.Policy)
 		message := decision.Prospect()
 		if decision.Err != nil {
 			message = decision.Err.Error()

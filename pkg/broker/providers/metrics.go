@@ -19,9 +19,11 @@ func describe() descriptions {
 	for _, d := range []struct{ name, help, label string }{
 		{"provider_up", "Whether a provider is Ready (1) or not (0).", ""},
 		{"provider_condition", "Whether a condition of a provider is True (1) or not (0).", "condition"},
-		{"provider_rejects",
+		{
+			"provider_rejects",
 			"Whether a provider is alive but unusable (1) or not (0): it rejects the broker, " +
-				"its kubeconfig is unusable, or only /readyz fails.", ""},
+				"its kubeconfig is unusable, or only /readyz fails.", "",
+		},
 		{"provider_schedulable", "Whether the spec of a provider allows new pods: enabled, not cordoned, not drained (1), or not (0).", ""},
 		{"provider_pods", "Pods assigned to a provider that have not ended.", ""},
 		{"probes_total", "Probes of a provider's API server, by result.", "result"},
@@ -34,8 +36,10 @@ func describe() descriptions {
 
 		{"provider_uptime_ratio", "Share of the last 24 hours in which a provider was reachable.", ""},
 		{"provider_latency_seconds", "Median time in which a provider's API server answers.", ""},
-		{"provider_pod_start_seconds",
-			"Time from the assignment of a pod to the start of its first container, by percentile.", "percentile"},
+		{
+			"provider_pod_start_seconds",
+			"Time from the assignment of a pod to the start of its first container, by percentile.", "percentile",
+		},
 		{"provider_failure_ratio", "Share of the assignments to a provider that failed.", ""},
 	} {
 		labels := []string{"provider"}

@@ -138,7 +138,8 @@ func TestALeaseIsLiveWhileItIsSeenToBeRenewed(t *testing.T) {
 		},
 		"the holder's clock is an hour slow": {
 			{0, -time.Hour, false},
-			{5 * time.Second, -time.Hour + 5*time.Second, true}, {30 * time.Second, -time.Hour + 30*time.Second, true},
+			{5 * time.Second, -time.Hour + 5*time.Second, true},
+			{30 * time.Second, -time.Hour + 30*time.Second, true},
 		},
 		"the holder's clock is an hour fast, and the holder is gone": {
 			{0, time.Hour, true}, {30 * time.Second, time.Hour, true}, {31 * time.Second, time.Hour, false},

@@ -52,36 +52,57 @@ func TestConditions(t *testing.T) {
 		message   string
 	}{
 		{"one live virtual kubelet is enough", up, started("--broker-node=pool"), true, "True True True True True", ""},
-		{"a provider that was not probed is not ready",
-			state.Provider{}, started("--broker-node=pool"), true, "False Unknown Unknown True True",
-			"Reachable: NotProbedYet"},
-		{"nor is one whose first probe failed",
+		{
+			"a provider that was not probed is not ready",
+			state.Provider{},
+			started("--broker-node=pool"), true, "False Unknown Unknown True True",
+			"Reachable: NotProbedYet",
+		},
+		{
+			"nor is one whose first probe failed",
 			failedOnce, started("--broker-node=pool"), true, "False Unknown True True True",
-			"Reachable: NotAnsweredYet, no answer within 3s"},
-		{"an outage that the leader before saw goes on",
+			"Reachable: NotAnsweredYet, no answer within 3s",
+		},
+		{
+			"an outage that the leader before saw goes on",
 			restarted, started("--broker-node=pool"), true, "False False Unknown True True",
-			"Reachable: NoAnswer, no answer within 3s"},
-		{"an unreachable provider has the reason",
+			"Reachable: NoAnswer, no answer within 3s",
+		},
+		{
+			"an unreachable provider has the reason",
 			unreachable, started("--broker-node=pool"), true, "False False True True True",
-			"Reachable: NoAnswer, no answer within 3s"},
-		{"one that rejects the broker is not unreachable",
+			"Reachable: NoAnswer, no answer within 3s",
+		},
+		{
+			"one that rejects the broker is not unreachable",
 			rejects, started("--broker-node=pool"), true, "False Unknown True True True",
-			"Reachable: Rejects, /readyz answers with the status 401"},
-		{"nor one that a virtual kubelet reaches",
+			"Reachable: Rejects, /readyz answers with the status 401",
+		},
+		{
+			"nor one that a virtual kubelet reaches",
 			reached, started("--broker-node=pool"), true, "False Unknown True True True",
-			"Reachable: KubeletReaches, no answer within 3s"},
-		{"without a virtual kubelet no pod can be forwarded",
+			"Reachable: KubeletReaches, no answer within 3s",
+		},
+		{
+			"without a virtual kubelet no pod can be forwarded",
 			silent, started("--broker-node=pool"), true, "False True False True True",
-			"KubeletReady: LeaseLost, no virtual kubelet holds a live lease"},
-		{"a virtual kubelet of another node is of no use",
+			"KubeletReady: LeaseLost, no virtual kubelet holds a live lease",
+		},
+		{
+			"a virtual kubelet of another node is of no use",
 			up, other, true, "False True False True True", "KubeletReady: ServesAnotherNode, its virtual kubelet " +
 				"was not started with --broker-node of this broker: recreate the VirtualNode, " +
-				"which is older than the options that set the flag"},
-		{"without a network the pods cannot be reached",
+				"which is older than the options that set the flag",
+		},
+		{
+			"without a network the pods cannot be reached",
 			up, started("--broker-node=pool"), false, "False True True False True",
-			"NetworkReady: NotConnected, the network to the provider is not established"},
-		{"moved pods that are left do not concern readiness",
-			unclean, started("--broker-node=pool"), true, "True True True True False", ""},
+			"NetworkReady: NotConnected, the network to the provider is not established",
+		},
+		{
+			"moved pods that are left do not concern readiness",
+			unclean, started("--broker-node=pool"), true, "True True True True False", "",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			in := objects{connected: tc.connected}

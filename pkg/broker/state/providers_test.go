@@ -298,7 +298,6 @@ func TestTheNodeHasRoomForWhatUsableProvidersGrantedAndAllThatIsAssigned(t *test
 	f.ObserveGone(types.NamespacedName{Namespace: "ns", Name: "three"}, "three")
 	room, _, _ = f.Room()
 	require.EqualValues(t, 2500, cpus(room), "of a provider that is gone")
-
 }
 
 // A tenant can have many pods wait that no provider fits: kube-scheduler subtracts them, and would bind no others.

@@ -56,8 +56,8 @@ func (f *Federation) movesWaiting(provider string) disruption.Waiting {
 	return f.turns.At(func(at scheduler.Place) bool { return at.Provider == provider && f.providerAt(at) != nil })
 }
 
-// Wake forgets expired refusals, and returns the unassigned pods to try now, longest waiting first (queue.Queue). More means that others may follow,
-// if these do not use the free capacity.
+// Wake forgets expired refusals, and returns the unassigned pods to try now, longest waiting first (queue.Queue). More
+// means that others may follow, if these do not use the free capacity.
 func (f *Federation) Wake() (names []types.NamespacedName, more bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -215,7 +215,8 @@ func TestWhatIsWrongWithARequest(t *testing.T) {
 			call{method: "POST", path: "/api/toggle?id=p1", token: "operator"}, 400, "query.enable",
 		},
 		"a toggle for an invalid consumer": {
-			call{method: "POST", path: "/api/toggle?id=p1&enable=true&consumer=..%2fx", token: "operator"}, 400,
+			call{method: "POST", path: "/api/toggle?id=p1&enable=true&consumer=..%2fx", token: "operator"},
+			400,
 			"query.consumer",
 		},
 		"one by GET": {
