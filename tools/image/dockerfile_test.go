@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/moby/patternmatcher"
+	"github.com/moby/patternmatcher/ignorefile"
 	"github.com/stretchr/testify/require"
 )
 
@@ -88,6 +90,39 @@ func TestTheDockerfileMakesTheSameFileSystem(t *testing.T) {
 		want[strings.TrimSuffix(e.name, "/")] = strconv.FormatInt(e.mode, 8) + " " + content
 	}
 	require.Equal(t, want, tree(t, root))
+}
+
+// A container engine sends the Dockerfile only the files that .dockerignore does not exclude, by Docker's own matcher. A
+// COPY of an excluded file fails the build.
+func TestTheDockerfileCopiesNoExcludedFile(t *testing.T) {
+	root := filepath.Join("..", "..")
+	text, err := os.Open(filepath.Join(root, ".dockerignore"))
+	require.NoError(t, err)
+	defer text.Close()
+	patterns, err := ignorefile.ReadAll(text)
+	require.NoError(t, err)
+	excluded, err := patternmatcher.New(patterns)
+	require.NoError(t, err)
+	copied := 0
+	for _, line := range instructions(t) {
+		arguments, ok := strings.CutPrefix(line, "COPY ")
+		if !ok || strings.HasPrefix(arguments, "--from=") {
+			continue
+		}
+		fields := strings.Fields(arguments)
+		for _, source := range fields[:len(fields)-1] {
+			files, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", "--", source).Output()
+			require.NoError(t, err)
+			require.NotEmpty(t, files, "%s: there is no such file", line)
+			for file := range strings.Lines(string(files)) {
+				matches, err := excluded.MatchesOrParentMatches(strings.TrimSpace(file))
+				require.NoError(t, err)
+				require.False(t, matches, "%s: .dockerignore excludes %s", line, file)
+				copied++
+			}
+		}
+	}
+	require.Greater(t, copied, 100)
 }
 
 // tree returns the mode and content, or link target, of each file below a directory.
