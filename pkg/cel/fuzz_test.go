@@ -44,7 +44,7 @@ func try(v *Variables, expression string, isScore bool) (compiles bool, err erro
 	p, err := compile(expression, isScore)
 	compiles = err == nil
 	if compiles {
-		v.Renew()
+		v.spent = 0
 		if _, err = p.eval(v); err != nil {
 			err = p.fail(err)
 		}

@@ -17,8 +17,8 @@ const (
 	// MaxCost is the greatest cost of one evaluation. A unit is one step of it, or 16 bytes of a text, or 16 steps of a
 	// regular expression; it takes 0.1 to 0.3 microseconds.
 	MaxCost = 2_000
-	// MaxCostInAll is the greatest cost of all evaluations of one decision, from one NewVariables to the
-	// next. It is equivalent to some ten milliseconds, in which a worker of the broker makes no other decision.
+	// MaxCostInAll is the greatest cost of all evaluations with the same Variables, which are one decision's. It is
+	// equivalent to some ten milliseconds, in which a worker of the broker makes no other decision.
 	MaxCostInAll = 50 * MaxCost
 )
 

@@ -237,7 +237,7 @@ func TestEvaluationsTogetherCostOnlySoMuch(t *testing.T) {
 	require.Greater(t, runs, MaxCostInAll/MaxCost, "each costs less than it may")
 	_, err = cheap.Filter(v)
 	require.Error(t, err, "nothing is left for any other")
-	v.Renew()
+	v.spent = 0
 	_, err = dear.Filter(v)
 	require.NoError(t, err)
 }
@@ -253,7 +253,7 @@ func BenchmarkFilter(b *testing.B) {
 			v := variables()
 			b.ReportAllocs()
 			for b.Loop() {
-				v.Renew()
+				v.spent = 0
 				if keep, err := p.Filter(v); !keep || err != nil {
 					b.Fatal(keep, err)
 				}

@@ -32,7 +32,7 @@ type Variables struct {
 	provider, pod   values.Record
 	currentProvider providerValue
 	currentPod      podValue
-	// spent is the cost of the evaluations since Renew, limit the cost at which the running one is stopped.
+	// spent is the cost of the evaluations since NewVariables (MaxCostInAll), limit the cost at which the running one is stopped.
 	spent, limit uint64
 }
 
@@ -72,9 +72,6 @@ func (v *Variables) SetProvider(p *Provider) {
 func (v *Variables) SetPod(p *Pod) {
 	v.currentPod = podValue{Pod: p, requests: values.AmountMap{Amounts: p.Requests}}
 }
-
-// Renew resets the cost of all evaluations (MaxCostInAll).
-func (v *Variables) Renew() { v.spent = 0 }
 
 // spend charges an evaluation, and stops it at its limit.
 func (v *Variables) spend(units uint64) {

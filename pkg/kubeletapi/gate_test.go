@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"math/big"
@@ -16,10 +17,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/go-logr/logr/testr"
 	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -317,4 +320,39 @@ func TestInventedTokensAreLimited(t *testing.T) {
 	}
 	require.EqualValues(t, 8, api.reviewed.Load())
 	require.Equal(t, http.StatusUnauthorized, call("192.0.2.2:1", "another"), "another host has its own")
+}
+
+func TestAMissingPermissionIsLoggedAtTheStart(t *testing.T) {
+	for name, tc := range map[string]struct {
+		mode   AuthorizationMode
+		denied string
+		logged bool
+	}{
+		"to review tokens":                      {AuthorizationWebhook, "tokenreviews", true},
+		"to review rights":                      {AuthorizationWebhook, "subjectaccessreviews", true},
+		"none":                                  {AuthorizationWebhook, "", false},
+		"to review tokens, every caller may":    {AuthorizationAlwaysAllow, "tokenreviews", true},
+		"to review rights, which nothing needs": {AuthorizationAlwaysAllow, "subjectaccessreviews", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := fake.NewClientset()
+			client.PrependReactor("create", "selfsubjectaccessreviews",
+				func(action clienttesting.Action) (bool, runtime.Object, error) {
+					review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
+					review.Status.Allowed = review.Spec.ResourceAttributes.Resource != tc.denied
+					return true, review, nil
+				})
+			var logged []string
+			log := funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{})
+			gate, err := newGate(Config{Log: log, ClientCAFile: newAuthority(t).file(), Local: client, AuthorizationMode: tc.mode})
+			require.NoError(t, err)
+			gate.checkPermissions(t.Context())
+			require.Equal(t, tc.logged, strings.Contains(strings.Join(logged, "\n"), tc.denied) && len(logged) == 1)
+		})
+	}
+}
+
+func TestTheCauseOfAMissingAuthentication(t *testing.T) {
+	require.Equal(t, "no credentials", cause(nil))
+	require.Equal(t, "certificate has expired", cause(errors.New("certificate has expired")))
 }

@@ -7,6 +7,5 @@
 // quota of its own.
 //
 // The package is pure: no API client, no clock, no I/O, no goroutine, no random order. The same State, Pod, Policy and
-// time give the same Decision, in whatever order the State was filled; every tie is broken by name. A decision
-// allocates nothing once its Decision has been used before, unless it evaluates CEL (package cel) or reports an error.
+// time give the same Decision, in whatever order the State was filled; every tie is broken by name.
 package scheduler

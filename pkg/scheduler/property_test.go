@@ -369,35 +369,3 @@ func TestConfirmChoosesAnew(t *testing.T) {
 	require.Empty(t, d.Provider)
 	require.Empty(t, d.VirtualNode)
 }
-
-// State that a Decision keeps from the previous decision, domains included, does not survive a change of the providers.
-func TestADecisionUsedAgainDecidesAsANewOne(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		states := []*State{stateOf(drawProviders(t)...), stateOf(drawProviders(t)...)}
-		var again Decision
-		for i := range rapid.IntRange(1, 8).Draw(t, "decisions") {
-			s := rapid.SampledFrom(states).Draw(t, "state")
-			switch id := "p" + strconv.Itoa(rapid.IntRange(0, 6).Draw(t, "id")); rapid.IntRange(0, 3).Draw(t, "change") {
-			case 0:
-				s.SetProvider(drawProvider(t, id))
-			case 1:
-				s.RemoveProvider(id)
-			}
-			pod, policy := drawPod(t, "new-"+strconv.Itoa(i)), drawPolicy(t)
-			if policy.Weights == nil {
-				policy.Weights = []score.Weight{{Plugin: "spread", Weight: 1}, {Plugin: "close", Weight: 1}}
-			}
-			on := s
-			if rapid.Bool().Draw(t, "snapshot") {
-				on = s.Snapshot(pod)
-			}
-			again = on.Decide(now, pod, policy)
-			if len(s.Providers()) > 0 {
-				require.Equal(t, see(decide(s, pod, policy)), see(&again))
-			}
-			if again.VirtualNode != "" {
-				s.Assign(Assignment{UID: pod.UID, Place: Place{again.Provider, again.VirtualNode}, App: pod.App, Requests: pod.Requests})
-			}
-		}
-	})
-}

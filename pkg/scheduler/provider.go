@@ -62,7 +62,7 @@ const (
 	ReservedElsewhere Use = "reserved elsewhere"
 	// Withheld amounts are those that a provider turned out to lack when it refused the pod.
 	Withheld Use = "withheld"
-	// KeptForSuccessor amounts are part of an account, for the next pod of a ShadowPod, whose UID it is.
+	// KeptForSuccessor amounts are part of an account, for the next pod of a name, without a UID.
 	KeptForSuccessor Use = "kept for a successor"
 )
 
@@ -70,8 +70,10 @@ const (
 type Holder struct {
 	UID types.UID
 	Use Use
-	// At is the Place of Withheld amounts: several providers may have refused one pod. It is zero for the other uses.
-	At Place
+	// At is the Place of Withheld amounts: several providers may have refused one pod. Name is the name of
+	// KeptForSuccessor amounts. Both are zero for the other uses.
+	At   Place
+	Name types.NamespacedName
 }
 
 // HolderOf returns the Holder of a pod's own requests.
@@ -81,8 +83,9 @@ func HolderOf(uid types.UID) Holder { return Holder{UID: uid} }
 type Assignment struct {
 	Place
 	UID types.UID
-	// Use is zero for the pod's own requests.
-	Use Use
+	// Use is zero for the pod's own requests. Name is the name of KeptForSuccessor amounts.
+	Use  Use
+	Name types.NamespacedName
 	// Account is the account that counts the pod. It is zero if the amount is not a pod's, or if the pod is already
 	// counted elsewhere.
 	Account Account
@@ -96,7 +99,7 @@ type Assignment struct {
 
 // Holder returns the key of the assignment: of two with the same key the later one replaces the other.
 func (a *Assignment) Holder() Holder {
-	h := Holder{UID: a.UID, Use: a.Use}
+	h := Holder{UID: a.UID, Use: a.Use, Name: a.Name}
 	if a.Use == Withheld {
 		h.At = a.Place
 	}

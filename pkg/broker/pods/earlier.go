@@ -104,9 +104,9 @@ func (c *Controller) knowsProviders(ctx context.Context) (bool, error) {
 	if err := c.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return false, err
 	}
+	known := c.State.Providers()
 	return !slices.ContainsFunc(all.Items, func(pc v1alpha1.ProviderCluster) bool {
-		_, known := c.State.Provider(pc.Name)
-		return len(pc.Status.VirtualNodes) > 0 && !known
+		return len(pc.Status.VirtualNodes) > 0 && !slices.Contains(known, pc.Name)
 	}), nil
 }
 

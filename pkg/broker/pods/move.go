@@ -409,10 +409,10 @@ func (c *Controller) writeEndThere(ctx context.Context, pod *corev1.Pod, at *pla
 	return false, nil
 }
 
-// presenceOf is the presence of a pod at a provider that does not say that it is gone.
+// presenceOf returns the presence of a pod that an answer shows. A pod without one may still appear.
 func presenceOf(answer *termination.Answer) state.Presence {
 	if answer.Status == nil {
-		return state.ShadowPodThere
+		return state.WithoutPod
 	}
 	return state.PodThere
 }

@@ -24,8 +24,9 @@ type predecessor struct {
 	until  time.Time
 }
 
-func (p predecessor) holder() scheduler.Holder {
-	return scheduler.Holder{UID: p.shadow, Use: scheduler.KeptForSuccessor}
+// keptFor holds the part of a grant that is kept for the next pod of a name.
+func keptFor(name types.NamespacedName) scheduler.Holder {
+	return scheduler.Holder{Use: scheduler.KeptForSuccessor, Name: name}
 }
 
 // SetGrant records the grant of a consumer; nil forgets it, and then the consumer is not bounded.
@@ -107,7 +108,7 @@ func (f *Federation) admit(p *pod, as scheduler.Holder, requests resources.Amoun
 		f.release(as)
 		return
 	}
-	f.assign(scheduler.Assignment{UID: as.UID, Use: as.Use, Account: p.account, Requests: requests})
+	f.assign(scheduler.Assignment{UID: as.UID, Use: as.Use, Name: as.Name, Account: p.account, Requests: requests})
 }
 
 // retryWithinGrants has the pods tried next, longest waiting first and at most queue.MaxWoken, that fit into a grant
@@ -177,10 +178,8 @@ func (f *Federation) keepForSuccessor(p *pod, uid types.UID) {
 	if p.shadow == "" || requests == nil || !p.admitted && !p.assumed || p.ended && !p.disrupted {
 		return
 	}
-	f.forgetPredecessor(p.name)
-	kept := predecessor{shadow: p.shadow, until: f.cfg.Clock.Now().Add(successorWithin)}
-	f.predecessors[p.name] = kept
-	f.admit(p, kept.holder(), requests)
+	f.predecessors[p.name] = predecessor{shadow: p.shadow, until: f.cfg.Clock.Now().Add(successorWithin)}
+	f.admit(p, keptFor(p.name), requests)
 }
 
 // observeShadow records from which ShadowPod a pod was made. If it succeeds an assigned pod of the same ShadowPod, it
@@ -191,8 +190,8 @@ func (f *Federation) observeShadow(p *pod, of *corev1.Pod) {
 	if !kept {
 		return
 	}
-	account := f.scheduler.AccountOf(before.holder())
-	_, requests := f.scheduler.Counted(before.holder())
+	account := f.scheduler.AccountOf(keptFor(p.name))
+	_, requests := f.scheduler.Counted(keptFor(p.name))
 	f.forgetPredecessor(p.name)
 	if before.shadow == p.shadow {
 		p.admitted, p.account = true, account
@@ -216,10 +215,8 @@ func (f *Federation) ObserveNoSuccessor(name types.NamespacedName) {
 }
 
 func (f *Federation) forgetPredecessor(name types.NamespacedName) {
-	if before, kept := f.predecessors[name]; kept {
-		delete(f.predecessors, name)
-		f.release(before.holder())
-	}
+	delete(f.predecessors, name)
+	f.release(keptFor(name))
 }
 
 func (f *Federation) expirePredecessors(now time.Time) {

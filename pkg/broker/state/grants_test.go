@@ -364,7 +364,7 @@ func TestThePartOfASuccessorIsItsOwnAtOnce(t *testing.T) {
 	f.fits(t, ofUser("one", "other", "1"))
 	f.gone("other")
 	f.ObserveNoSuccessor(types.NamespacedName{Namespace: "ns", Name: "other"})
-	_, requests := f.scheduler.Counted(f.predecessors[name(next)].holder())
+	_, requests := f.scheduler.Counted(keptFor(name(next)))
 	require.Nil(t, requests)
 }
 

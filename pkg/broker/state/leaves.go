@@ -15,10 +15,10 @@ type Presence int
 // The states of a pod at its provider.
 const (
 	unseen Presence = iota
-	// Gone means neither the pod nor its ShadowPod.
+	// Gone means neither the pod nor its ShadowPod, of a pod that leaves: none appears any more.
 	Gone
-	// ShadowPodThere means a ShadowPod, but no pod.
-	ShadowPodThere
+	// WithoutPod means a ShadowPod at most.
+	WithoutPod
 	// PodThere means the pod.
 	PodThere
 )

@@ -98,7 +98,7 @@ func (f *Federation) expireNames(now time.Time) {
 	}
 }
 
-// ObserveNameFree records that no provider has an earlier pod of the name of a pod. NameFree reports that.
+// ObserveNameFree records that no provider has an earlier pod of the name of a pod (Pod.NameFree).
 func (f *Federation) ObserveNameFree(of *corev1.Pod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

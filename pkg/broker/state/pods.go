@@ -329,10 +329,11 @@ func (f *Federation) Assume(of *scheduler.Pod, policy *scheduler.Policy) schedul
 	if !known {
 		return d
 	}
-	if evaluates { // Others of its consumer may have been assigned meanwhile.
+	if evaluates { // Others may have been assigned meanwhile.
 		if lacks := f.beyondGrant(p, of); lacks != "" {
 			return beyond(lacks)
 		}
+		f.scheduler.Confirm(f.cfg.Clock.Now(), of, policy, &d)
 	}
 	p.unassigned = d.VirtualNode == ""
 	if p.unassigned {
@@ -352,8 +353,8 @@ func (f *Federation) Assume(of *scheduler.Pod, policy *scheduler.Policy) schedul
 }
 
 // choose chooses a provider for a pod. Expressions are evaluated on a copy, without mu, which the caller holds. Others
-// observe and decide meanwhile, and their changes count: the best provider that still fits is chosen, and none for a
-// pod that was deleted or has ended, for which known is false.
+// observe and decide meanwhile: Confirm chooses the best provider that still fits. None is chosen for a pod that was
+// deleted or has ended, for which known is false.
 func (f *Federation) choose(p *pod, of *scheduler.Pod, policy *scheduler.Policy) (d scheduler.Decision, known bool) {
 	if !scheduler.Evaluates(of, policy) {
 		return f.scheduler.Decide(f.cfg.Clock.Now(), of, policy), true
@@ -363,7 +364,6 @@ func (f *Federation) choose(p *pod, of *scheduler.Pod, policy *scheduler.Policy)
 		d.Provider, d.VirtualNode = "", ""
 		return d, false
 	}
-	f.scheduler.Confirm(f.cfg.Clock.Now(), of, policy, &d)
 	return d, true
 }
 
@@ -383,7 +383,10 @@ func (f *Federation) ReserveElsewhere(of *scheduler.Pod, policy *scheduler.Polic
 	f.unreserve(p, of.UID)
 	other := *of
 	other.Use = scheduler.ReservedElsewhere
-	d, _ := f.choose(p, &other, policy)
+	d, known := f.choose(p, &other, policy)
+	if known && scheduler.Evaluates(&other, policy) {
+		f.scheduler.Confirm(f.cfg.Clock.Now(), &other, policy, &d)
+	}
 	if d.VirtualNode != "" {
 		p.reserved = true
 		f.assign(scheduler.Assignment{

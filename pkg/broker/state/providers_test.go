@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -232,6 +233,19 @@ func TestASuspicionIsAChangeOfAllThatItConcerns(t *testing.T) {
 	})
 }
 
+func TestVirtualNodesAreSortedByProviderAndName(t *testing.T) {
+	f, want := none(), []scheduler.Place{}
+	for i := range 20 {
+		id := fmt.Sprintf("p%02d", i)
+		virtualNodes := map[string]bool{"a": false, "b": false, "c": false}
+		f.SetProvider(id, ProviderSpec{VirtualNodes: virtualNodes}, &v1alpha1.ProviderClusterStatus{})
+		for _, name := range slices.Sorted(maps.Keys(virtualNodes)) {
+			want = append(want, scheduler.Place{Provider: id, VirtualNode: name})
+		}
+	}
+	require.Equal(t, want, f.VirtualNodes())
+}
+
 func TestAVirtualNodeThatIsGoneIsNotKnown(t *testing.T) {
 	f := none()
 	set := func(virtualNodes map[string]bool, namespaces map[string]string) []string {
@@ -243,6 +257,8 @@ func TestAVirtualNodeThatIsGoneIsNotKnown(t *testing.T) {
 	require.Equal(t, []string{"q1"}, set(map[string]bool{"q2": false}, mapped))
 	require.Equal(t, VirtualNode{}, f.VirtualNode(placed("q1")))
 	require.Equal(t, []scheduler.Place{placed("q2")}, f.VirtualNodes())
+	unknown, known := f.Provider("unknown")
+	require.False(t, known || unknown.Confirmed)
 
 	remote, known := f.RemoteNamespace(placed("q2"), "elsewhere")
 	require.True(t, known)

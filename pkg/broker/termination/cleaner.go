@@ -77,7 +77,7 @@ func NewCleaner(cfg CleanerConfig) *Cleaner {
 
 // check is the progress of a provider's check. It is used by one worker at a time.
 type check struct {
-	// moved is the number of Uncleaned for which it holds.
+	// moved is the state.Provider.Moved for which it holds.
 	moved int
 	// cleaned are the namespaces, by local name, that have no pods which were moved away.
 	cleaned sets.Set[string]

@@ -122,7 +122,7 @@ func ofCaller(log logr.Logger, err error) *Problem {
 		log.Error(err, "Failed to review a caller")
 		return New(http.StatusInternalServerError, missing.Error())
 	case errors.Is(err, caller.ErrUnavailable):
-		log.Error(err, "Failed to review a caller")
+		unlessCanceled(log, err, "Failed to review a caller")
 		return New(http.StatusServiceUnavailable, caller.ErrUnavailable.Error()+", try again later").
 			RetryAfter(time.Second)
 	}
@@ -144,13 +144,18 @@ func ofAPIServer(log logr.Logger, err error) *Problem {
 			"the catalog's service account lacks a permission: see docs/catalog.md")
 	case kerrors.IsServerTimeout(err), kerrors.IsTimeout(err), kerrors.IsTooManyRequests(err),
 		kerrors.IsServiceUnavailable(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		if !errors.Is(err, context.Canceled) { // Otherwise the client has closed the connection, or the catalog stops.
-			log.Error(err, "The API server is unavailable")
-		}
+		unlessCanceled(log, err, "The API server is unavailable")
 		return New(http.StatusServiceUnavailable, "the API server is unavailable, try again later").
 			RetryAfter(time.Second)
 	}
 	return nil
+}
+
+// unlessCanceled logs an error, unless the client has closed the connection or the catalog stops.
+func unlessCanceled(log logr.Logger, err error, message string) {
+	if !errors.Is(err, context.Canceled) {
+		log.Error(err, message)
+	}
 }
 
 func ofPolicy(err *explain.PolicyError) *Problem {

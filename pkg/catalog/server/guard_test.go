@@ -493,6 +493,18 @@ func TestAMissingPermissionIsNamed(t *testing.T) {
 	require.Contains(t, log.String(), "unexpected fault")
 }
 
+// A client that closes its connection is no fault of the API server.
+func TestARequestThatWasCanceledIsNotLogged(t *testing.T) {
+	for _, err := range []error{context.Canceled, fmt.Errorf("%w: %w", caller.ErrUnavailable, context.Canceled)} {
+		log := &lines{}
+		require.Equal(t, http.StatusServiceUnavailable, problem.Of(log.logger(), err).Status)
+		require.Empty(t, log.String())
+	}
+	log := &lines{}
+	problem.Of(log.logger(), fmt.Errorf("%w: %w", caller.ErrUnavailable, context.DeadlineExceeded))
+	require.NotEmpty(t, log.String())
+}
+
 func TestMetricsCountByRoute(t *testing.T) {
 	c := start(t)
 	registry := prometheus.NewRegistry()
