@@ -133,6 +133,55 @@ func TestTheSuccessorOfAPodThatItsProviderHadNotMadeWaitsUntilItCannotBeMade(t *
 	}
 }
 
+// Liqo's controller at a provider makes a pod that was evicted or deleted there again, and a webhook for pods holds the
+// creation. The pod is deleted here meanwhile, and its virtual kubelet finds only the ShadowPod.
+func TestTheSuccessorOfAPodThatItsProviderMakesAgainWaitsUntilItCannotBeMade(t *testing.T) {
+	evicted := func(pod *corev1.Pod) {
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI",
+		})
+	}
+	ended := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }
+	running := func(pod *corev1.Pod) {
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: "c", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+		}}
+	}
+	for name, tc := range map[string]struct {
+		changes []func(*corev1.Pod)
+		waits   bool
+	}{
+		"it was evicted there":              {[]func(*corev1.Pod){evicted}, true},
+		"it was evicted here":               {[]func(*corev1.Pod){evicted, deleting}, false},
+		"it ended without a pod there":      {[]func(*corev1.Pod){ended, running}, true},
+		"it was not, and was force-deleted": {nil, false},
+		"the garbage collector of pods has ended it": {[]func(*corev1.Pod){ended, running, func(pod *corev1.Pod) {
+			evicted(pod)
+			pod.Status.Conditions[len(pod.Status.Conditions)-1].Reason = "DeletionByPodGC"
+		}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, there := forced(t, append(tc.changes, func(pod *corev1.Pod) {
+					if pod.DeletionTimestamp != nil {
+						pod.Finalizers = []string{"x"}
+					}
+				})...)
+				var pod corev1.Pod
+				if err := c.Client.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: "pod"}, &pod); err == nil {
+					pod.Finalizers = nil
+					require.NoError(t, c.Client.Update(t.Context(), &pod))
+				}
+				c.gone(t)
+				require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
+				require.NoError(t, c.Client.Create(t.Context(), successor()))
+				require.Equal(t, tc.waits, c.placedWithin(t, v1alpha1.PodCreationTimeout-2*time.Second) == "")
+				require.NotEmpty(t, c.placedWithin(t, 2*time.Minute))
+			})
+		})
+	}
+}
+
 func TestASuccessorIsAssignedAtOnceIfNothingRuns(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Pod){
 		"the provider has nothing any more": func(*corev1.Pod) {},

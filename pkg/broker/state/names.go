@@ -38,6 +38,13 @@ func mayRun(of *corev1.Pod) bool {
 		slices.ContainsFunc(of.Status.ContainerStatuses, running) || slices.ContainsFunc(of.Status.InitContainerStatuses, running)
 }
 
+// endsWithoutPod reports whether the virtual kubelet of a pod that was deleted found no pod at the provider: it has
+// written the phase alone, and containers that were running seem to run. The pod was deleted there, too.
+func endsWithoutPod(of *corev1.Pod) bool {
+	running := func(c corev1.ContainerStatus) bool { return c.State.Running != nil }
+	return placement.Terminal(of) && !placement.Collected(&of.Status) && slices.ContainsFunc(of.Status.ContainerStatuses, running)
+}
+
 // remember keeps the place of a pod that is gone.
 func (f *Federation) remember(uid types.UID, p *pod) {
 	at, _ := f.scheduler.Counted(scheduler.HolderOf(uid))
@@ -50,7 +57,8 @@ func (f *Federation) remember(uid types.UID, p *pod) {
 		f.earlier[p.name.Namespace] = names
 	}
 	if _, known := names[p.name.Name]; known || len(names) < maxNames {
-		names[p.name.Name] = Earlier{UID: uid, At: at, Seen: p.shown || p.there == PodThere, Released: p.ended, gone: f.cfg.Clock.Now()}
+		seen := (p.shown || p.there == PodThere) && !p.remaking
+		names[p.name.Name] = Earlier{UID: uid, At: at, Seen: seen, Released: p.ended, gone: f.cfg.Clock.Now()}
 	}
 }
 

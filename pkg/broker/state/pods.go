@@ -69,6 +69,9 @@ type pod struct {
 	// shown means that its status is from a pod at its provider, mayRun that its containers may run there. nameFree
 	// means that no provider has an earlier pod of its name.
 	shown, mayRun, nameFree bool
+	// remaking means that Liqo's controller at its provider may be making it again, because it was evicted or deleted
+	// there.
+	remaking bool
 	// startCounted and runningSeen mean that the start at the present VirtualNode was counted, and traced.
 	startCounted, runningSeen bool
 }
@@ -182,6 +185,9 @@ func (f *Federation) ObserveAssigned(of *corev1.Pod, at scheduler.Place) {
 	p.assumed, p.uncertain, p.left, p.unassigned, p.ended = false, false, scheduler.Place{}, false, false
 	p.start.observe(of, at, f.cfg.Clock.Now())
 	p.shown, p.mayRun = shown(of), true
+	if of.DeletionTimestamp == nil { // Otherwise the condition may be from an eviction here.
+		p.remaking = placement.DisruptedThere(of)
+	}
 	p.admitted = p.admitted || of.Annotations[v1alpha1.AssignedAtAnnotation] != ""
 	f.observeStart(p, of, at)
 	f.assignPod(of, at)
@@ -264,6 +270,7 @@ func (f *Federation) ObserveEnded(of *corev1.Pod, at scheduler.Place) bool {
 	// Liqo's controller may still make one that its provider was not seen to have: a webhook for pods holds the
 	// creation.
 	p.ended, p.there, p.shown, p.mayRun = true, there, shown(of), mayRun(of) || unmade(of) && there != PodThere
+	p.remaking = before.remaking || endsWithoutPod(of)
 	f.limit.Forget(of.UID)
 	f.assignPod(of, at)
 	return !known

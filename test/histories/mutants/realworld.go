@@ -50,6 +50,11 @@ func realWorldMutants() []tested {
 			`_ = accepts; return at.mayBeGivenUp(deleting)`,
 		}, "pkg/broker/pods", "TestAPodLeavesANamespaceInWhichAProviderRefusesTheBroker"},
 		{mutant{
+			"the name of a pod that its provider makes again is free at once", "pkg/broker/state/names.go",
+			`(p.shown || p.there == PodThere) && !p.remaking`,
+			`(p.shown || p.there == PodThere)`,
+		}, "pkg/broker/pods", "TestTheSuccessorOfAPodThatItsProviderMakesAgainWaitsUntilItCannotBeMade"},
+		{mutant{
 			"the name of a pod that its provider evicted is free at once", "pkg/broker/state/names.go",
 			`placement.DisruptedThere(of) ||`,
 			`placement.Collected(&of.Status) ||`,
