@@ -169,6 +169,18 @@ func Collected(status *corev1.PodStatus) bool {
 	})
 }
 
+// MessageEndUnknown is the message of a container whose end no virtual kubelet saw (podstatus.Unknown).
+const MessageEndUnknown = "The final state of the container is unknown"
+
+// EndUnknown reports whether the virtual kubelet of a pod that was deleted found no pod at the provider, and had not
+// seen its end: it was deleted there, too, or ended while no virtual kubelet ran.
+func EndUnknown(status *corev1.PodStatus) bool {
+	unknown := func(c corev1.ContainerStatus) bool {
+		return c.State.Terminated != nil && c.State.Terminated.Message == MessageEndUnknown
+	}
+	return slices.ContainsFunc(status.ContainerStatuses, unknown) || slices.ContainsFunc(status.InitContainerStatuses, unknown)
+}
+
 // DisruptedThere reports whether a pod has ended because its provider evicted or deleted it there: by the API, a drain,
 // a taint, preemption, the pressure or shutdown of a node. The reasons are from Kubernetes' pkg/kubelet (eviction,
 // preemption, nodeshutdown) and from Liqo's virtual kubelet.

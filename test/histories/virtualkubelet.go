@@ -21,6 +21,7 @@ import (
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/podstatus"
 )
 
 const (
@@ -537,7 +538,7 @@ func (k *virtualKubelet) reportRemoval(ctx context.Context, local *corev1.Pod) e
 	}
 	return ignoreGone(k.patchStatus(ctx, local, func(pod *corev1.Pod) error {
 		if !ended(pod) {
-			pod.Status.Phase = corev1.PodFailed // Without a reason (podstatus.Unknown).
+			pod.Status = *podstatus.Unknown(&pod.Status)
 		}
 		return nil
 	}))

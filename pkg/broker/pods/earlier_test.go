@@ -18,6 +18,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/podstatus"
 )
 
 // successor is the pod that a controller makes in place of one that is gone.
@@ -147,14 +148,19 @@ func TestTheSuccessorOfAPodThatItsProviderMakesAgainWaitsUntilItCannotBeMade(t *
 			Name: "c", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 		}}
 	}
+	unknown := func(pod *corev1.Pod) {
+		running(pod)
+		pod.Status = *podstatus.Unknown(&pod.Status)
+	}
 	for name, tc := range map[string]struct {
 		changes []func(*corev1.Pod)
 		waits   bool
 	}{
-		"it was evicted there":              {[]func(*corev1.Pod){evicted}, true},
-		"it was evicted here":               {[]func(*corev1.Pod){evicted, deleting}, false},
-		"it ended without a pod there":      {[]func(*corev1.Pod){ended, running}, true},
-		"it was not, and was force-deleted": {nil, false},
+		"it was evicted there":                   {[]func(*corev1.Pod){evicted}, true},
+		"it was evicted here":                    {[]func(*corev1.Pod){evicted, deleting}, false},
+		"its virtual kubelet found no pod there": {[]func(*corev1.Pod){deleting, unknown}, true},
+		"its eviction there is seen at its end":  {[]func(*corev1.Pod){ended, evicted}, true},
+		"it was not, and was force-deleted":      {nil, false},
 		"the garbage collector of pods has ended it": {[]func(*corev1.Pod){ended, running, func(pod *corev1.Pod) {
 			evicted(pod)
 			pod.Status.Conditions[len(pod.Status.Conditions)-1].Reason = "DeletionByPodGC"
@@ -180,6 +186,23 @@ func TestTheSuccessorOfAPodThatItsProviderMakesAgainWaitsUntilItCannotBeMade(t *
 			})
 		})
 	}
+}
+
+// The first pod is forwarded, and deleted by force before the broker's cache shows its assignment.
+func TestTheSuccessorOfAPodThatWasJustAssignedWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newController(t, true, interceptor.Funcs{}, nil, successor(func(pod *corev1.Pod) { pod.UID = "first" }))
+		c.ProbeInterval = 5 * time.Second
+		c.has("q1")
+		there := c.connect("q1", corev1.PodStatus{})
+		require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
+		first, _ := c.reconciled(t, "pod")
+		require.NotEmpty(t, first.Labels[v1alpha1.VirtualNodeLabel])
+		require.NoError(t, c.Client.Delete(t.Context(), &first, client.GracePeriodSeconds(0)))
+		require.NoError(t, c.Client.Create(t.Context(), successor()))
+		require.Empty(t, c.placedWithin(t, v1alpha1.PodCreationTimeout-2*time.Second))
+		require.NotEmpty(t, c.placedWithin(t, 2*time.Minute))
+	})
 }
 
 func TestASuccessorIsAssignedAtOnceIfNothingRuns(t *testing.T) {

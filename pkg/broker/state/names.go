@@ -38,13 +38,6 @@ func mayRun(of *corev1.Pod) bool {
 		slices.ContainsFunc(of.Status.ContainerStatuses, running) || slices.ContainsFunc(of.Status.InitContainerStatuses, running)
 }
 
-// endsWithoutPod reports whether the virtual kubelet of a pod that was deleted found no pod at the provider: it has
-// written the phase alone, and containers that were running seem to run. The pod was deleted there, too.
-func endsWithoutPod(of *corev1.Pod) bool {
-	running := func(c corev1.ContainerStatus) bool { return c.State.Running != nil }
-	return placement.Terminal(of) && !placement.Collected(&of.Status) && slices.ContainsFunc(of.Status.ContainerStatuses, running)
-}
-
 // remember keeps the place of a pod that is gone.
 func (f *Federation) remember(uid types.UID, p *pod) {
 	at, _ := f.scheduler.Counted(scheduler.HolderOf(uid))

@@ -269,8 +269,10 @@ func (f *Federation) ObserveEnded(of *corev1.Pod, at scheduler.Place) bool {
 	p.admitted = before.admitted || before.assumed || of.Annotations[v1alpha1.AssignedAtAnnotation] != ""
 	// Liqo's controller may still make one that its provider was not seen to have: a webhook for pods holds the
 	// creation.
-	p.ended, p.there, p.shown, p.mayRun = true, there, shown(of), mayRun(of) || unmade(of) && there != PodThere
-	p.remaking = before.remaking || endsWithoutPod(of)
+	evicted := of.DeletionTimestamp == nil && placement.DisruptedThere(of) && !placement.Collected(&of.Status)
+	p.remaking = before.remaking || evicted || placement.EndUnknown(&of.Status)
+	p.ended, p.there, p.shown = true, there, shown(of)
+	p.mayRun = mayRun(of) || unmade(of) && there != PodThere || p.remaking
 	f.limit.Forget(of.UID)
 	f.assignPod(of, at)
 	return !known
@@ -349,6 +351,7 @@ func (f *Federation) Assume(of *scheduler.Pod, policy *scheduler.Policy) schedul
 	}
 	p.queued = queue.Pod{Name: p.name, UID: of.UID}
 	p.assumed, p.startCounted, p.runningSeen = true, false, false
+	p.mayRun, p.shown, p.remaking = true, false, false // It may be forwarded before the cache shows it.
 	at := scheduler.Place{Provider: d.Provider, VirtualNode: d.VirtualNode}
 	f.assign(scheduler.Assignment{UID: of.UID, Place: at, App: of.App, Requests: of.Requests})
 	f.endReservationFor(of.UID)
@@ -458,6 +461,7 @@ func (f *Federation) ObserveWritten(of *corev1.Pod, at scheduler.Place) {
 	p := f.recordOf(of)
 	p.assumed, p.uncertain, p.evictedAt, p.leavesSince, p.unassigned = true, false, time.Time{}, time.Time{}, false
 	p.there, p.goneSince = unseen, time.Time{}
+	p.mayRun = true
 	f.assignPod(of, at)
 }
 

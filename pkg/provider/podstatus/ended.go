@@ -4,6 +4,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
 // reasonDeleted is the reason of the condition DisruptionTarget of a pod that was deleted in the remote cluster other
@@ -44,7 +46,7 @@ func Unknown(status *corev1.PodStatus) *corev1.PodStatus {
 			statuses[i].Ready, statuses[i].Started = false, ptr.To(false)
 			if statuses[i].State.Terminated == nil {
 				statuses[i].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-					ExitCode: exitUnknown, Reason: reasonUnknown, Message: "The final state of the container is unknown",
+					ExitCode: exitUnknown, Reason: reasonUnknown, Message: placement.MessageEndUnknown,
 				}}
 			}
 		}

@@ -55,6 +55,16 @@ func realWorldMutants() []tested {
 			`(p.shown || p.there == PodThere)`,
 		}, "pkg/broker/pods", "TestTheSuccessorOfAPodThatItsProviderMakesAgainWaitsUntilItCannotBeMade"},
 		{mutant{
+			"the name of a pod that was just assigned is free at once", "pkg/broker/state/pods.go",
+			`p.mayRun, p.shown, p.remaking = true, false, false`,
+			`p.shown, p.remaking = false, false`,
+		}, "pkg/broker/pods", "TestTheSuccessorOfAPodThatWasJustAssignedWaits"},
+		{mutant{
+			"the end of a pod that its virtual kubelet did not see is one", "pkg/broker/state/pods.go",
+			`|| placement.EndUnknown(&of.Status)`,
+			``,
+		}, "pkg/broker/pods", "TestTheSuccessorOfAPodThatItsProviderMakesAgainWaitsUntilItCannotBeMade"},
+		{mutant{
 			"the name of a pod that its provider evicted is free at once", "pkg/broker/state/names.go",
 			`placement.DisruptedThere(of) ||`,
 			`placement.Collected(&of.Status) ||`,
