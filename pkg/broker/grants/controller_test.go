@@ -179,7 +179,7 @@ func TestAChangedGrantIsReadAgain(t *testing.T) {
 	require.NoError(t, c.Ensure(t.Context(), "c1"))
 	require.NotEmpty(t, c.tried("c1", "one", "two", cpu), "it is known, and read again when the slice changes")
 	reconciled("c1")
-	names, _ := c.state.Wake()
+	names, _ := c.state.Wake(false)
 	require.Equal(t, []types.NamespacedName{{Namespace: "a", Name: "two"}}, names)
 	require.Empty(t, c.tried("c1", "one", "two", cpu))
 

@@ -103,7 +103,7 @@ func (c *Controller) granted(t *testing.T) {
 
 // woken are the names of the waiting pods that are tried now.
 func (c *Controller) woken() (names []string) {
-	all, _ := c.State.Wake()
+	all, _ := c.State.Wake(false)
 	for _, name := range all {
 		names = append(names, name.Name)
 	}

@@ -74,13 +74,15 @@ func (p *Pods) Run(ctx context.Context) error {
 	due := time.NewTicker(dueInterval)
 	defer due.Stop()
 	for {
+		isDue := false
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-p.unassigned:
 		case <-due.C:
+			isDue = true
 		}
-		names, more := p.state.Wake()
+		names, more := p.state.Wake(isDue)
 		for _, name := range names {
 			p.queue.Add(name)
 		}

@@ -51,8 +51,6 @@ type Federation struct {
 	predecessors map[types.NamespacedName]predecessor
 	// withheld are the amounts that a provider turned out to lack, and until when.
 	withheld map[scheduler.Holder]time.Time
-	// expiredAt is when expired records were last forgotten.
-	expiredAt time.Time
 	// limit and turns have the pods that wait before they move, queue those that wait for a provider.
 	limit *disruption.Limit
 	turns *disruption.Turns

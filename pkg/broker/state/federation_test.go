@@ -240,7 +240,7 @@ func TestARefusalExpiresOnce(t *testing.T) {
 		for range 120 {
 			time.Sleep(time.Second)
 			f.expire(f.cfg.Clock.Now())
-			names, _ := f.Wake()
+			names, _ := f.Wake(false)
 			for range names {
 				require.Empty(t, f.decide(pod))
 				tries++

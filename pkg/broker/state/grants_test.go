@@ -185,7 +185,7 @@ func TestAPodBeyondAGrantThatIsGoneIsTriedWhenThereIsANewOne(t *testing.T) {
 func TestNoMorePodsAreTriedAtOnceThanTheQueueWakes(t *testing.T) {
 	f := manyBeyond(10_000)
 	f.grant(users{"one": 1 << 40})
-	names, more := f.Wake()
+	names, more := f.Wake(false)
 	require.Len(t, names, queue.MaxWoken)
 	require.True(t, more)
 }
@@ -214,7 +214,7 @@ func manyBeyond(pods int) *Federation {
 	for i := range pods {
 		f.consume(ofUser("one", "pod-"+strconv.Itoa(i), "1"))
 	}
-	f.Wake()
+	f.Wake(false)
 	return f
 }
 

@@ -31,7 +31,7 @@ func (f *Federation) gone(name string) {
 
 // woken are the names of the pods to try now.
 func (f *Federation) woken() []string {
-	names, _ := f.Wake()
+	names, _ := f.Wake(false)
 	var short []string
 	for _, name := range names {
 		short = append(short, name.Name)
@@ -52,7 +52,7 @@ func TestOnlyAsManyPodsAreWokenAsFitIntoWhatBecameFree(t *testing.T) {
 			require.Empty(t, f.try(pod, milli, nil))
 			time.Sleep(time.Second)
 		}
-		f.Wake()
+		f.Wake(false)
 		require.Empty(t, f.woken(), "nothing changed")
 		f.gone("one")
 		require.Equal(t, []string{"c", "b"}, f.woken(), "those that wait longest")
@@ -170,7 +170,7 @@ func TestManyPodsAreWokenInBatches(t *testing.T) {
 	tried, more := 0, true
 	for batches := 0; more; batches++ {
 		var now []types.NamespacedName
-		now, more = f.Wake()
+		now, more = f.Wake(false)
 		require.LessOrEqual(t, len(now), queue.MaxWoken)
 		require.Less(t, batches, 100)
 		for _, pod := range now {
@@ -213,7 +213,7 @@ func TestNoPodWaitsThatFits(t *testing.T) {
 				}
 				for more := true; more; {
 					var names []types.NamespacedName
-					names, more = f.Wake()
+					names, more = f.Wake(false)
 					for _, name := range names {
 						var i int
 						_, err := fmt.Sscan(name.Name, &i)
@@ -241,6 +241,6 @@ func BenchmarkWake(bench *testing.B) {
 	for bench.Loop() {
 		f.gone("short")
 		f.try("short", 1000, nil)
-		f.Wake()
+		f.Wake(false)
 	}
 }

@@ -56,18 +56,13 @@ func (f *Federation) movesWaiting(provider string) disruption.Waiting {
 	return f.turns.At(func(at scheduler.Place) bool { return at.Provider == provider && f.providerAt(at) != nil })
 }
 
-// expireInterval is how often expired refusals and names are looked for: the broker wakes pods five times a second while
-// providers change.
-const expireInterval = time.Second
-
-// Wake forgets expired refusals, and returns the unassigned pods to try now, longest waiting first (queue.Queue). More
-// means that others may follow, if these do not use the free capacity.
-func (f *Federation) Wake() (names []types.NamespacedName, more bool) {
+// Wake returns the unassigned pods to try now, longest waiting first (queue.Queue). With due it forgets expired refusals
+// before. More means that others may follow, if these do not use the free capacity.
+func (f *Federation) Wake(due bool) (names []types.NamespacedName, more bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.cfg.Clock.Now()
-	if now.Sub(f.expiredAt) >= expireInterval {
-		f.expiredAt = now
+	if due {
 		f.expire(now)
 	}
 	f.reserve(now)
