@@ -164,7 +164,7 @@ func TestRefusals(t *testing.T) {
 		message string
 	}{
 		"pushing to nowhere":      {[]string{"-push"}, "pushing needs an image name"},
-		"pushing without a host":  {[]string{"-push", "-image=vk:v1"}, `in a registry (IMAGE=, -image), not "vk:v1"`},
+		"pushing without a host":  {[]string{"-push", "-image=vk:v1"}, `with a registry (IMAGE=, -image), not "vk:v1"`},
 		"a name that is none":     {[]string{"-image=A/B:c"}, "the name of the image"},
 		"a digest for a name":     {[]string{"-image=a@sha256:" + strings.Repeat("0", 64)}, "the name of the image"},
 		"no platform":             {[]string{"-platforms="}, `-platforms: "" is not`},
