@@ -146,6 +146,62 @@ func TestAPodThatMayStillAppearIsWaitedFor(t *testing.T) {
 	})
 }
 
+// A pod is evicted at its provider while it moves away, and a webhook there holds the creation of the next
+// one of its ShadowPod.
+func TestAPodThatIsMadeAgainWhileItLeavesIsWaitedFor(t *testing.T) {
+	disrupted := func(pod *corev1.Pod) {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}
+	}
+	for name, tc := range map[string]struct {
+		then func(*corev1.Pod)
+		// missed means that the pod is not reconciled with that answer.
+		missed, waits bool
+	}{
+		"it runs until its ShadowPod is gone": {func(*corev1.Pod) {}, false, false},
+		"it is being deleted":                 {func(pod *corev1.Pod) { deleting(pod); pod.Finalizers = []string{"x"} }, false, true},
+		"it is evicted":                       {disrupted, false, true},
+		"that is followed by its removal":     {disrupted, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodRunning, initContainer))
+				c.has("q1")
+				c.reconciled(t, "pod")
+				c.drains()
+				liqo, kube := c.hasShadowPod()
+				pods := corev1.SchemeGroupVersion.WithResource("pods")
+				there := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+					Namespace: "ns-r", Name: "pod", Labels: map[string]string{forge.LiqoOriginClusterNodeName: "q1"},
+					Annotations: map[string]string{v1alpha1.PodUIDAnnotation: "uid"},
+				}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+				require.NoError(t, kube.Tracker().Create(pods, there, "ns-r"))
+				pod, _ := c.reconciled(t, "pod")
+				for range 4 {
+					c.Checker.Check(t.Context(), placed("q1"))
+					pod, _ = c.reconciled(t, "pod")
+				}
+				require.Equal(t, "q1", pod.Annotations[v1alpha1.MovingFromAnnotation])
+				c.released(t, &pod, v1alpha1.Assignment("q1", &pod))
+				_, left := c.leaves(t, 10*time.Second)
+				require.False(t, left)
+
+				now := there.DeepCopy()
+				tc.then(now)
+				require.NoError(t, kube.Tracker().Update(pods, now, "ns-r"))
+				if c.Checker.Check(t.Context(), placed("q1")); !tc.missed {
+					_, left = c.leaves(t, 10*time.Second)
+					require.False(t, left)
+				}
+				require.NoError(t, kube.Tracker().Delete(pods, "ns-r", "pod"))
+				require.NoError(t, liqo.OffloadingV1beta1().ShadowPods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
+				took, left := c.leaves(t, 5*time.Minute)
+				require.True(t, left)
+				require.Equal(t, tc.waits, took >= v1alpha1.PodCreationTimeout, took)
+			})
+		})
+	}
+}
+
 // A finalizer of the provider keeps a pod whose containers have ended.
 func TestAPodThatHasStoppedIsNotWaitedFor(t *testing.T) {
 	terminated := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 143}}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -66,11 +67,14 @@ func (c *Controller) leaveEarlier(ctx context.Context, pod *corev1.Pod, earlier 
 
 // awaitUnseen is awaitEarlier for a pod about which this leader knows nothing. A pod that was created before this
 // leader began, and that no leader has seen since, may have had an earlier one while no replica led: each provider that
-// has its namespace is asked.
+// has its namespace is asked. A later pod of a StatefulSet may have had one that was gone before this leader began.
 func (c *Controller) awaitUnseen(ctx context.Context, pod *corev1.Pod) (longest time.Duration, err error) {
-	created := pod.CreationTimestamp
+	created, led := pod.CreationTimestamp, c.Restorer.LeadsSince()
 	seen := placement.Condition(pod, v1alpha1.ConditionAssigned) != nil || pod.Annotations[v1alpha1.AssignedAtAnnotation] != ""
-	if seen || created.IsZero() || created.After(c.Restorer.LeadsSince().Add(unseenMargin)) || c.State.Pod(pod.UID).NameFree {
+	later := created.After(led.Add(unseenMargin))
+	_, takesName := pod.Labels[appsv1.StatefulSetPodNameLabel]
+	if seen || created.IsZero() || later && !(takesName && created.Time.Before(led.Add(state.NameMemory))) ||
+		c.State.Pod(pod.UID).NameFree {
 		return 0, nil
 	}
 	if known, err := c.knowsProviders(ctx); err != nil || !known {
@@ -80,7 +84,7 @@ func (c *Controller) awaitUnseen(ctx context.Context, pod *corev1.Pod) (longest 
 		if remote, known := c.State.RemoteNamespace(at, pod.Namespace); known && remote == "" {
 			continue
 		}
-		wait, err := c.unseenDelay(ctx, pod, at)
+		wait, err := c.unseenDelay(ctx, pod, at, later)
 		if err != nil {
 			return 0, err
 		}
@@ -110,13 +114,17 @@ func (c *Controller) knowsProviders(ctx context.Context) (bool, error) {
 	}), nil
 }
 
-// unseenDelay returns how long a pod must wait because one VirtualNode may have an earlier pod of its name.
-func (c *Controller) unseenDelay(ctx context.Context, pod *corev1.Pod, from scheduler.Place) (time.Duration, error) {
+// unseenDelay returns how long a pod must wait because one VirtualNode may have an earlier pod of its name. A later pod
+// waits for no provider that does not answer: for an hour, one of them would delay the StatefulSets of all.
+func (c *Controller) unseenDelay(ctx context.Context, pod *corev1.Pod, from scheduler.Place, later bool) (time.Duration, error) {
 	at, err := c.placeOf(ctx, pod, from)
 	if err != nil {
 		return 0, err
 	}
+	reachable := at.known.Confirmed && !at.known.MovesSuspended && at.known.UnreachableSince.IsZero() && at.mapped
 	switch {
+	case later && !reachable:
+		return 0, nil
 	case !at.known.Confirmed, at.known.MovesSuspended:
 		return c.recheck(), nil // Whether it can be reached is known soon.
 	case !at.known.UnreachableSince.IsZero():
@@ -129,6 +137,8 @@ func (c *Controller) unseenDelay(ctx context.Context, pod *corev1.Pod, from sche
 	at.pod.UID, at.pod.Settled, at.pod.Orphan = "", true, false
 	answer := c.Checker.Ask(at.pod)
 	switch {
+	case answer.Err != nil && later:
+		return 0, nil
 	case answer.Err != nil:
 		return c.failoverDelay(ctx, pod, answer.Since, false)
 	case !answer.Known:

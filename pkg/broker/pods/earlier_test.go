@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kubefake "k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -183,6 +185,69 @@ func TestTheSuccessorOfAPodThatItsProviderMakesAgainWaitsUntilItCannotBeMade(t *
 				require.NoError(t, c.Client.Create(t.Context(), successor()))
 				require.Equal(t, tc.waits, c.placedWithin(t, v1alpha1.PodCreationTimeout-2*time.Second) == "")
 				require.NotEmpty(t, c.placedWithin(t, 2*time.Minute))
+			})
+		})
+	}
+}
+
+// A pod that is being deleted here is evicted at its provider.
+func TestTheSuccessorOfAPodThatIsEvictedWhileItIsDeletedWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodRunning, initContainer, deleting, func(pod *corev1.Pod) {
+			pod.Finalizers, pod.Spec.Containers = []string{"x"}, cpus("1")
+		}))
+		c.has("q1")
+		there := c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning})
+		pod, _ := c.reconciled(t, "pod")
+		pod.Status.Phase = corev1.PodFailed
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue})
+		require.NoError(t, c.Client.Status().Update(t.Context(), &pod))
+		pod, _ = c.reconciled(t, "pod")
+		pod.Finalizers = nil
+		require.NoError(t, c.Client.Update(t.Context(), &pod))
+		c.gone(t)
+		require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
+		require.NoError(t, c.Client.Create(t.Context(), successor()))
+		require.Empty(t, c.placedWithin(t, v1alpha1.PodCreationTimeout-2*time.Second))
+		require.NotEmpty(t, c.placedWithin(t, 2*time.Minute))
+	})
+}
+
+// The pod of a StatefulSet is force-deleted, the leader of the broker is lost, and then the StatefulSet is scaled up
+// again. The virtual kubelet is down.
+func TestANewLeaderAsksAboutLaterPodsOfStatefulSets(t *testing.T) {
+	named := func(pod *corev1.Pod) { pod.Labels = map[string]string{appsv1.StatefulSetPodNameLabel: pod.Name} }
+	for name, tc := range map[string]struct {
+		change func(*corev1.Pod)
+		led    time.Duration
+		answer clienttesting.ReactionFunc
+		waits  bool
+	}{
+		"a pod of a StatefulSet":         {named, time.Minute, nil, true},
+		"another pod":                    {func(*corev1.Pod) {}, time.Minute, nil, false},
+		"the leader has led for long":    {named, 2 * state.NameMemory, nil, false},
+		"the provider rejects questions": {named, time.Minute, forbidden, false},
+		"the provider does not answer":   {named, time.Minute, noAnswer, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newController(t, true, interceptor.Funcs{}, nil, successor(tc.change, func(pod *corev1.Pod) {
+					pod.CreationTimestamp = metav1.Now()
+				}))
+				c.leadsSince(t, time.Now().Add(-tc.led))
+				c.has("q1")
+				c.State.ObserveProbe("q", state.Probe{Began: time.Now(), Ended: time.Now(), Answered: true})
+				there := c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning})
+				if tc.answer != nil {
+					there.PrependReactor("*", "*", tc.answer)
+				}
+				if !tc.waits {
+					require.NotEmpty(t, c.placedWithin(t, 10*time.Second))
+					return
+				}
+				require.Empty(t, c.placedWithin(t, time.Minute))
+				require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
+				require.NotEmpty(t, c.placedWithin(t, time.Minute))
 			})
 		})
 	}

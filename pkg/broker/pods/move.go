@@ -387,6 +387,9 @@ func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, at *plac
 		return leavingRecheck, false, nil
 	case !answer.Known || !at.pod.Settled:
 		return leavingRecheck, false, nil
+	case answer.Remaking && c.State.Pod(pod.UID).SeenThere:
+		c.State.ObservePresence(pod, state.WithoutPod)
+		return time.Millisecond, false, nil
 	case answer.Present, appears == 0, at.pod.Waited:
 		at.occupied = answer.Present
 		return 0, false, nil
@@ -409,9 +412,9 @@ func (c *Controller) writeEndThere(ctx context.Context, pod *corev1.Pod, at *pla
 	return false, nil
 }
 
-// presenceOf returns the presence of a pod that an answer shows. A pod without one may still appear.
+// presenceOf returns the presence of a pod that an answer shows. A pod without one may still appear, or appear again.
 func presenceOf(answer *termination.Answer) state.Presence {
-	if answer.Status == nil {
+	if answer.Status == nil || answer.Remaking {
 		return state.WithoutPod
 	}
 	return state.PodThere

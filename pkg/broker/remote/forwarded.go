@@ -30,6 +30,8 @@ type Forwarded struct {
 	// Stopped means that the pod is being deleted, and none of its containers runs any more: a finalizer there keeps
 	// it.
 	Stopped bool
+	// remakes means that the pod is being deleted, or was evicted.
+	remakes bool
 	// shadowOf and podOf are the UIDs of the pods here that both were made of; "" if that is not said, as by older
 	// virtual kubelets.
 	shadowOf, podOf types.UID
@@ -47,9 +49,13 @@ func (f Forwarded) Of(uid types.UID) Forwarded {
 	return f
 }
 
+// Remaking reports whether Liqo's controller may be making the pod, for the first time or again: it makes one of each
+// ShadowPod that has none.
+func (f *Forwarded) Remaking() bool { return f.ShadowPod != "" && (f.Status == nil || f.remakes) }
+
 // WithEnd returns the state of a pod that the provider has removed, with the end that its ShadowPod has kept.
 func (f Forwarded) WithEnd(end *corev1.PodStatus) Forwarded {
-	f.Status, f.Ended, f.podOf = end, true, f.shadowOf
+	f.Status, f.Ended, f.remakes, f.podOf = end, true, false, f.shadowOf
 	return f
 }
 
@@ -182,6 +188,7 @@ func (l *Listing) addPod(there *pod) {
 	f.Status, f.podOf = untrusted.PodStatus(there.Status.status()), there.podUID()
 	deleted := there.Metadata.DeletionTimestamp != ""
 	f.Ended, f.Stopped = placement.EndedByItself(f.Status, deleted), deleted && placement.Stopped(f.Status)
+	f.remakes = deleted || placement.DisruptedThere(&corev1.Pod{Status: *f.Status})
 	if l.left -= f.Status.Size(); l.left < 0 {
 		f.Status = untrusted.LeastStatus(f.Status)
 	}

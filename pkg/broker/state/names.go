@@ -11,9 +11,10 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
+// Bounds of the memory of names.
 const (
-	// nameMemory is how long the place of a deleted pod is remembered, maxNames for how many pods of one namespace.
-	nameMemory = time.Hour
+	// NameMemory is how long the place of a deleted pod is remembered, maxNames for how many pods of one namespace.
+	NameMemory = time.Hour
 	maxNames   = 20_000
 )
 
@@ -92,7 +93,7 @@ func (f *Federation) forgetEarlier(name types.NamespacedName) {
 func (f *Federation) expireNames(now time.Time) {
 	for namespace, names := range f.earlier {
 		for name, earlier := range names {
-			if now.Sub(earlier.gone) > nameMemory {
+			if now.Sub(earlier.gone) > NameMemory {
 				f.forgetEarlier(types.NamespacedName{Namespace: namespace, Name: name})
 			}
 		}

@@ -70,8 +70,8 @@ type pod struct {
 	// means that no provider has an earlier pod of its name.
 	shown, mayRun, nameFree bool
 	// remaking means that Liqo's controller at its provider may be making it again, because it was evicted or deleted
-	// there.
-	remaking bool
+	// there. deleting means that it was last seen while it was being deleted here, and was not evicted.
+	remaking, deleting bool
 	// startCounted and runningSeen mean that the start at the present VirtualNode was counted, and traced.
 	startCounted, runningSeen bool
 }
@@ -185,12 +185,23 @@ func (f *Federation) ObserveAssigned(of *corev1.Pod, at scheduler.Place) {
 	p.assumed, p.uncertain, p.left, p.unassigned, p.ended = false, false, scheduler.Place{}, false, false
 	p.start.observe(of, at, f.cfg.Clock.Now())
 	p.shown, p.mayRun = shown(of), true
-	if of.DeletionTimestamp == nil { // Otherwise the condition may be from an eviction here.
-		p.remaking = placement.DisruptedThere(of)
+	switch {
+	case of.Labels[v1alpha1.VirtualNodeLabel] == "": // It moves, and the broker has removed its status.
+	case p.evictedThere(of):
+		p.remaking = true
+	case of.DeletionTimestamp == nil:
+		p.remaking = false
 	}
+	p.deleting = of.DeletionTimestamp != nil && !placement.DisruptedThere(of)
 	p.admitted = p.admitted || of.Annotations[v1alpha1.AssignedAtAnnotation] != ""
 	f.observeStart(p, of, at)
 	f.assignPod(of, at)
+}
+
+// evictedThere reports whether the provider of a pod has evicted or deleted it. An eviction here writes the same
+// condition, but before it deletes the pod (addConditionAndDeletePod in Kubernetes' pkg/registry/core/pod/storage).
+func (p *pod) evictedThere(of *corev1.Pod) bool {
+	return (of.DeletionTimestamp == nil || p.deleting) && placement.DisruptedThere(of)
 }
 
 func (s *start) observe(of *corev1.Pod, at scheduler.Place, now time.Time) {
@@ -269,8 +280,9 @@ func (f *Federation) ObserveEnded(of *corev1.Pod, at scheduler.Place) bool {
 	p.admitted = before.admitted || before.assumed || of.Annotations[v1alpha1.AssignedAtAnnotation] != ""
 	// Liqo's controller may still make one that its provider was not seen to have: a webhook for pods holds the
 	// creation.
-	evicted := of.DeletionTimestamp == nil && placement.DisruptedThere(of) && !placement.Collected(&of.Status)
+	evicted := before.evictedThere(of) && !placement.Collected(&of.Status)
 	p.remaking = before.remaking || evicted || placement.EndUnknown(&of.Status)
+	p.deleting = of.DeletionTimestamp != nil && !placement.DisruptedThere(of)
 	p.ended, p.there, p.shown = true, there, shown(of)
 	p.mayRun = mayRun(of) || unmade(of) && there != PodThere || p.remaking
 	f.limit.Forget(of.UID)
@@ -496,7 +508,7 @@ func (f *Federation) ObserveEvicted(of *corev1.Pod, from scheduler.Place) (uncle
 	started := lastStart(of)
 	p.left, p.evictedAt, p.startedBefore, p.nowhere = scheduler.Place{}, f.cfg.Clock.Now(), &started, false
 	p.leavesSince, p.goneSince = p.evictedAt, time.Time{}
-	if p.there == unseen && shown(of) {
+	if p.there == unseen && shown(of) && !p.remaking {
 		p.there = PodThere
 	}
 	f.turns.StopWaiting(&p.budget)

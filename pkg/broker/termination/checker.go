@@ -72,6 +72,10 @@ type Answer struct {
 	// Stopped means that the provider only has a pod that is being deleted and does not run any more
 	// (remote.Forwarded).
 	Stopped bool
+	// Remaking means that Liqo's controller there may be making the pod, for the first time or again, as far as is known:
+	// the last answer with a ShadowPod had no pod of it, or one that was evicted or deleted. A pod without a ShadowPod is
+	// not made again.
+	Remaking bool
 	// Asked is when the pod was asked about first, settled or not.
 	Asked time.Time
 	// Since is when the last answer came, or Asked if none has.
@@ -186,7 +190,8 @@ func (c *Checker) Ask(pod Pod) Answer {
 	now := time.Now()
 	asked := &question{pod: pod, answer: Answer{Asked: now, Since: now}}
 	if known != nil && known.pod.UID == pod.UID && known.pod.VirtualNode == pod.VirtualNode {
-		asked.answer.Asked, asked.answer.Since, asked.answer.Alive = known.answer.Asked, known.answer.Since, known.answer.Alive
+		before := &known.answer
+		asked.answer = Answer{Asked: before.Asked, Since: before.Since, Alive: before.Alive, Remaking: before.Remaking}
 	}
 	of[pod.Name] = asked
 	c.interval.Forget(pod.Via)
@@ -312,7 +317,8 @@ func (c *Checker) fail(questions []*question, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, q := range questions {
-		q.answer = Answer{Asked: q.answer.Asked, Since: q.answer.Since, Alive: q.answer.Alive, Err: err}
+		before := &q.answer
+		q.answer = Answer{Asked: before.Asked, Since: before.Since, Alive: before.Alive, Remaking: before.Remaking, Err: err}
 	}
 }
 
@@ -449,12 +455,14 @@ func (c *Checker) answer(questions []*question, found map[string]remote.Forwarde
 	for _, q := range questions {
 		f := of(found[q.pod.Name.Name], q.pod.UID)
 		present, stopped := f.ShadowPod != "" || f.Status != nil, f.ShadowPod == "" && f.Stopped
-		if !q.answer.Known || present != q.answer.Present || f.Ended != q.answer.Ended || stopped != q.answer.Stopped {
+		remaking := f.Remaking() || !present && q.answer.Remaking
+		if !q.answer.Known || present != q.answer.Present || f.Ended != q.answer.Ended || stopped != q.answer.Stopped ||
+			remaking != q.answer.Remaking {
 			changed = append(changed, q.pod.Name)
 		}
 		q.answer = Answer{
-			Known: true, Present: present, Status: f.Status, Ended: f.Ended, Stopped: stopped, Asked: q.answer.Asked, Since: time.Now(),
-			Alive: q.answer.Alive,
+			Known: true, Present: present, Status: f.Status, Ended: f.Ended, Stopped: stopped, Remaking: remaking,
+			Asked: q.answer.Asked, Since: time.Now(), Alive: q.answer.Alive,
 		}
 	}
 	return changed

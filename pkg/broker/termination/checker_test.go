@@ -451,6 +451,67 @@ func TestAPodThatAFinalizerKeepsHasStopped(t *testing.T) {
 	require.False(t, stopped(), "another one can be made of its ShadowPod")
 }
 
+// Liqo's controller makes a pod of each ShadowPod that has none, also of one whose pod was evicted there.
+func TestAPodThatItsProviderMayBeMakingAgain(t *testing.T) {
+	p, c := newProvider(t, "pod")
+	changes := &requeue.Queue{}
+	c.Queue = changes
+	asked := podNamed("pod")
+	answer := func() Answer {
+		t.Helper()
+		c.Check(t.Context(), placed("q1"))
+		answer := c.Ask(asked)
+		require.True(t, answer.Known)
+		return answer
+	}
+	pods := corev1.SchemeGroupVersion.WithResource("pods")
+	shadowPods := offloadingv1beta1.SchemeGroupVersion.WithResource("shadowpods")
+	become := func(change func(*corev1.Pod)) {
+		t.Helper()
+		pod, err := p.kube.CoreV1().Pods("ns-r").Get(t.Context(), "pod", metav1.GetOptions{})
+		require.NoError(t, err)
+		pod = pod.DeepCopy()
+		change(pod)
+		require.NoError(t, p.kube.Tracker().Update(pods, pod, "ns-r"))
+	}
+	c.Ask(asked)
+	require.False(t, answer().Remaking, "it runs")
+
+	become(func(pod *corev1.Pod) {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}
+	})
+	require.True(t, answer().Remaking, "it was evicted")
+	become(func(pod *corev1.Pod) { pod.Status.Conditions = nil })
+	require.False(t, answer().Remaking, "that is another one")
+
+	become(func(pod *corev1.Pod) {
+		pod.DeletionTimestamp, pod.Finalizers = &metav1.Time{Time: time.Now()}, []string{"x"}
+	})
+	require.True(t, answer().Remaking, "it was deleted")
+	p.remove(t, "pod")
+	_ = p.kube.Tracker().Delete(pods, "ns-r", "pod") // Its finalizer has kept it.
+	gone := answer()
+	require.False(t, gone.Present)
+	require.True(t, gone.Remaking, "a webhook holds the creation")
+	asked.Waited = true
+	require.True(t, c.Ask(asked).Remaking, "also for the next question")
+	p.answer = func() error { return errors.New("down") }
+	c.Check(t.Context(), placed("q1"))
+	require.True(t, c.Ask(asked).Remaking, "also when there is no answer")
+	p.answer = nil
+
+	meta := metav1.ObjectMeta{
+		Namespace: "ns-r", Name: "pod", UID: "0", Labels: map[string]string{forge.LiqoOriginClusterNodeName: "q1"},
+		DeletionTimestamp: &metav1.Time{Time: time.Now()}, Finalizers: []string{"x"},
+	}
+	require.NoError(t, p.kube.Tracker().Create(pods, &corev1.Pod{ObjectMeta: meta}, "ns-r"))
+	require.False(t, answer().Remaking, "no pod is made without a ShadowPod")
+	meta.DeletionTimestamp, meta.Finalizers = nil, nil
+	require.NoError(t, p.liqo.Tracker().Create(shadowPods, &offloadingv1beta1.ShadowPod{ObjectMeta: meta}, "ns-r"))
+	require.NoError(t, p.kube.Tracker().Delete(pods, "ns-r", "pod"))
+	require.True(t, answer().Remaking, "none was made yet")
+}
+
 func TestAnyPodOfANameIsAskedAbout(t *testing.T) {
 	p, c := newProvider(t)
 	require.NoError(t, p.kube.Tracker().Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{

@@ -297,6 +297,14 @@ func TestPodsComeAndGo(t *testing.T) {
 		Message: tooLarge().Error(),
 	}, c.condition("ns", "too-large"))
 
+	// A pod has ended, and its provider has removed it. Liqo's controller may be making it again.
+	ended, err := c.local.CoreV1().Pods("ns").Get(t.Context(), "later", metav1.GetOptions{})
+	require.NoError(t, err)
+	ended.Status.Phase = corev1.PodFailed
+	_, err = c.local.CoreV1().Pods("ns").UpdateStatus(t.Context(), ended, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return c.shadow("later") == nil }, patience, tick)
+
 	// The other pods were never changed. Liqo would have marked the pod in a namespace that is not offloaded Failed.
 	require.Nil(t, c.shadow("unassigned"))
 	require.Nil(t, c.shadow("of another provider"))

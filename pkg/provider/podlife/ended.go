@@ -35,7 +35,7 @@ import (
 //     still counts it.
 //   - A pod that is being deleted gets a terminal phase before it is removed.
 //
-// With a broker's node (brokerNode) the broker deletes pods, and removes the assignment of pods that have ended.
+// With a broker's node (brokerNode) the broker deletes pods, and removes the assignment of pods that were disrupted.
 func Ended(brokerNode bool, local func(namespace string) corev1listers.PodNamespaceLister, next generic.NamespacedReflectorFactoryFunc,
 ) generic.NamespacedReflectorFactoryFunc {
 	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
@@ -106,13 +106,14 @@ func (e *ended) ForgetPodInfo(name string) {
 func (e *ended) handleEnded(ctx context.Context, local, remote *corev1.Pod, shadow *offloadingv1beta1.ShadowPod) error {
 	disruption := podstatus.Condition(&local.Status, corev1.DisruptionTarget)
 	disrupted := disruption != nil && disruption.Status == corev1.ConditionTrue
-	if !e.leaves {
-		// A pod that ended by itself keeps its ShadowPod for its logs.
-		if shadow != nil && own(shadow) && (disrupted || remote == nil || !placement.Terminal(remote)) {
-			if err := deleteShadowPod(ctx, e.client, shadow); err != nil {
-				return err
-			}
+	// A pod that ended by itself keeps its ShadowPod for its logs, until the remote pod is gone: Liqo's controller makes
+	// another one of a ShadowPod whose status does not show the end yet.
+	if shadow != nil && own(shadow) && (disrupted && !e.leaves || remote == nil || !placement.Terminal(remote)) {
+		if err := deleteShadowPod(ctx, e.client, shadow); err != nil {
+			return err
 		}
+	}
+	if !e.leaves {
 		// A pod made from a ShadowPod stays until its own local pod is deleted: Liqo would recreate it if it missed the
 		// end. A pod that a kubelet or the broker ended stays Failed, for its owner.
 		if disrupted && !ofShadowPod(local) &&

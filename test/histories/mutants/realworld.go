@@ -55,6 +55,26 @@ func realWorldMutants() []tested {
 			`(p.shown || p.there == PodThere)`,
 		}, "pkg/broker/pods", "TestTheSuccessorOfAPodThatItsProviderMakesAgainWaitsUntilItCannotBeMade"},
 		{mutant{
+			"what a leaving pod's provider made again is forgotten with its ShadowPod", "pkg/broker/termination/checker.go",
+			`f.Remaking() || !present && q.answer.Remaking`,
+			`f.Remaking()`,
+		}, "pkg/broker/pods", "TestAPodThatIsMadeAgainWhileItLeavesIsWaitedFor"},
+		{mutant{
+			"an eviction of a pod that is being deleted does not count", "pkg/broker/state/pods.go",
+			`(of.DeletionTimestamp == nil || p.deleting) &&`,
+			`of.DeletionTimestamp == nil &&`,
+		}, "pkg/broker/pods", "TestTheSuccessorOfAPodThatIsEvictedWhileItIsDeletedWaits"},
+		{mutant{
+			"a new leader knows of no StatefulSet that an earlier pod is gone", "pkg/broker/pods/earlier.go",
+			`later && !(takesName &&`,
+			`later && !(takesName && false &&`,
+		}, "pkg/broker/pods", "TestANewLeaderAsksAboutLaterPodsOfStatefulSets"},
+		{mutant{
+			"a kept pod that has ended, and that its provider makes again, runs", "pkg/provider/podlife/ended.go",
+			`(disrupted && !e.leaves || remote == nil`,
+			`!e.leaves && (disrupted || remote == nil`,
+		}, "pkg/provider/brokernode", "TestPodsComeAndGo"},
+		{mutant{
 			"the name of a pod that was just assigned is free at once", "pkg/broker/state/pods.go",
 			`p.mayRun, p.shown, p.remaking = true, false, false`,
 			`p.shown, p.remaking = false, false`,
