@@ -2,6 +2,7 @@ package kubeletapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"path"
@@ -11,6 +12,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/exec"
 
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/workload"
 )
@@ -55,8 +57,12 @@ func NewHandler(log logr.Logger, pods workload.PodHandler, scraper Scraper) http
 	mux := http.NewServeMux()
 	HandleMetrics(mux, log, scraper)
 	cfg := api.PodHandlerConfig{
-		RunInContainer:        pods.Exec,
-		AttachToContainer:     pods.Attach,
+		RunInContainer: func(ctx context.Context, namespace, pod, container string, cmd []string, attach api.AttachIO) error {
+			return exitOf(pods.Exec(ctx, namespace, pod, container, cmd, attach))
+		},
+		AttachToContainer: func(ctx context.Context, namespace, pod, container string, attach api.AttachIO) error {
+			return exitOf(pods.Attach(ctx, namespace, pod, container, attach))
+		},
 		PortForward:           pods.PortForward,
 		GetContainerLogs:      pods.Logs,
 		GetStatsSummary:       pods.Stats,
@@ -71,6 +77,15 @@ func NewHandler(log logr.Logger, pods workload.PodHandler, scraper Scraper) http
 	cfg.StreamIdleTimeout, cfg.StreamCreationTimeout = streamCreation, streamIdle
 	mux.Handle("/portForward/", api.InstrumentHandler(api.PodHandler(cfg, true)))
 	return mux
+}
+
+// exitOf returns the exit of a command, if an error wraps one: virtual-kubelet reports the exit code only of an error that
+// is an ExitError itself (ServeExec in its internal/kubernetes/remotecommand), and Liqo wraps it.
+func exitOf(err error) error {
+	if exit := (exec.ExitError)(nil); errors.As(err, &exit) {
+		return exit
+	}
+	return err
 }
 
 // HandleMetrics adds the routes of the metrics.

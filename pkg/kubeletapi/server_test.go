@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -27,6 +28,7 @@ import (
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/transport/spdy"
+	clientexec "k8s.io/client-go/util/exec"
 )
 
 // echoPods is a node with one pod whose commands echo their input.
@@ -40,8 +42,13 @@ func (*echoPods) Exec(_ context.Context, _, _, _ string, cmd []string, attach ap
 	if _, err := io.WriteString(attach.Stdout(), strings.Join(cmd, " ")+": "); err != nil {
 		return err
 	}
-	_, err := io.Copy(attach.Stdout(), attach.Stdin())
-	return err
+	if _, err := io.Copy(attach.Stdout(), attach.Stdin()); err != nil {
+		return err
+	}
+	if cmd[0] == "exit" {
+		return fmt.Errorf("failed to execute command: %w", clientexec.CodeExitError{Err: errors.New("it failed"), Code: 42}) // As Liqo.
+	}
+	return nil
 }
 
 func (e *echoPods) Attach(ctx context.Context, ns, pod, container string, attach api.AttachIO) error {
@@ -124,6 +131,17 @@ func TestExecAndAttachStreamThroughTheGate(t *testing.T) {
 		err = executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: strings.NewReader("hello"), Stdout: &out})
 		require.ErrorContains(t, err, "Unauthorized")
 	}
+}
+
+func TestExecReportsTheExitCode(t *testing.T) {
+	server, _ := serveEcho(t)
+	executor, err := remotecommand.NewSPDYExecutor(restConfig(server, "good"), http.MethodPost,
+		target(t, server, "/exec/ns/pod/c?command=exit&input=1&output=1"))
+	require.NoError(t, err)
+	err = executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: strings.NewReader("hello"), Stdout: io.Discard})
+	var exit clientexec.ExitError
+	require.ErrorAs(t, err, &exit)
+	require.Equal(t, 42, exit.ExitStatus())
 }
 
 func TestExecByWebsocketThroughTheGate(t *testing.T) {
