@@ -7,7 +7,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
@@ -17,6 +20,10 @@ import (
 
 // unseenMargin is by how much the clocks of the broker and of the API server may differ.
 const unseenMargin = 5 * time.Second
+
+// partingTime is how long Liqo may take to remove the namespaces at a provider that answers, with pods that end
+// gracefully.
+const partingTime = 2 * time.Minute
 
 // awaitEarlier returns how long a pod must wait before its first assignment because an earlier pod of its name may run
 // at a provider: that pod was force-deleted, by kubectl, by the garbage collector of pods, or by Liqo for a Node that
@@ -80,11 +87,28 @@ func (c *Controller) awaitUnseen(ctx context.Context, pod *corev1.Pod) (longest 
 	if known, err := c.knowsProviders(ctx); err != nil || !known {
 		return c.recheck(), err
 	}
+	present := sets.New[string]()
 	for _, at := range c.State.VirtualNodes() {
+		present.Insert(at.Provider)
 		if remote, known := c.State.RemoteNamespace(at, pod.Namespace); known && remote == "" {
 			continue
 		}
 		wait, err := c.unseenDelay(ctx, pod, at, later)
+		if err != nil {
+			return 0, err
+		}
+		longest = max(longest, wait)
+	}
+	var maps offloadingv1beta1.NamespaceMapList
+	if err := c.Client.List(ctx, &maps, client.UnsafeDisableDeepCopy); err != nil {
+		return 0, err
+	}
+	for i := range maps.Items {
+		provider := placement.OffloadsTo(&maps.Items[i])
+		if provider == "" || present.Has(provider) {
+			continue
+		}
+		wait, err := c.partingDelay(ctx, pod, provider)
 		if err != nil {
 			return 0, err
 		}
@@ -96,6 +120,18 @@ func (c *Controller) awaitUnseen(ctx context.Context, pod *corev1.Pod) (longest 
 	c.Checker.Forget(client.ObjectKeyFromObject(pod))
 	c.State.ObserveNameFree(pod)
 	return 0, nil
+}
+
+// partingDelay returns how long a pod must wait because a provider that has no VirtualNode any more may have an earlier
+// pod of its name: Liqo drops the VirtualNode as soon as it has requested to remove the namespaces there, and the
+// NamespaceMap once they are gone (placeOf). The provider is not asked, because the new leader does not know the name
+// of the VirtualNode. It counts as silent if it takes longer than partingTime.
+func (c *Controller) partingDelay(ctx context.Context, pod *corev1.Pod, provider string) (time.Duration, error) {
+	remote, err := c.RemoteNamespace(ctx, provider, pod.Namespace)
+	if err != nil || remote == "" {
+		return 0, err
+	}
+	return c.failoverDelay(ctx, pod, c.Restorer.LeadsSince().Add(partingTime), false)
 }
 
 // knowsProviders reports whether this leader knows all providers that had VirtualNodes under the previous one, or has

@@ -253,6 +253,30 @@ func TestANewLeaderAsksAboutLaterPodsOfStatefulSets(t *testing.T) {
 	}
 }
 
+// A pod is force-deleted, and its successor created, while no broker leads and the peering with its provider is removed.
+func TestANewLeaderWaitsForNamespacesThatAreBeingRemoved(t *testing.T) {
+	for name, never := range map[string]bool{"it may fail over": false, "it never does": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pod := successor(func(pod *corev1.Pod) {
+					pod.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Minute))
+					if never {
+						pod.Annotations[v1alpha1.FailoverAnnotation] = string(v1alpha1.FailoverNever)
+					}
+				})
+				objects := append(unpeered(), pod)
+				c := newController(t, true, interceptor.Funcs{}, nil, objects[1:]...)
+				c.Policies.Defaults.FailoverAfter, c.ProbeInterval = 20*time.Second, time.Second
+				c.leadsSince(t, time.Now())
+				c.has("q1")
+				require.NoError(t, c.connect("q1", corev1.PodStatus{}).CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
+				require.Empty(t, c.placedWithin(t, partingTime))
+				require.Equal(t, never, c.placedWithin(t, time.Minute) == "")
+			})
+		})
+	}
+}
+
 // The first pod is forwarded, and deleted by force before the broker's cache shows its assignment.
 func TestTheSuccessorOfAPodThatWasJustAssignedWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

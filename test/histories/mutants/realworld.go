@@ -70,6 +70,16 @@ func realWorldMutants() []tested {
 			`later && !(takesName && false &&`,
 		}, "pkg/broker/pods", "TestANewLeaderAsksAboutLaterPodsOfStatefulSets"},
 		{mutant{
+			"a new leader waits for no namespace that is being removed", "pkg/broker/pods/earlier.go",
+			`if err != nil || remote == "" {`,
+			`if err != nil || remote != "" || remote == "" {`,
+		}, "pkg/broker/pods", "TestANewLeaderWaitsForNamespacesThatAreBeingRemoved"},
+		{mutant{
+			"the exit code of a command is lost", "pkg/kubeletapi/routes.go",
+			`errors.As(err, &exit)`,
+			`errors.As(err, &exit) && false`,
+		}, "pkg/kubeletapi", "TestExecReportsTheExitCode"},
+		{mutant{
 			"a kept pod that has ended, and that its provider makes again, runs", "pkg/provider/podlife/ended.go",
 			`(disrupted && !e.leaves || remote == nil`,
 			`!e.leaves && (disrupted || remote == nil`,
