@@ -16,6 +16,8 @@ PLATFORMS ?= linux/amd64,linux/arm64
 E2E ?=
 # Extra arguments of the suite whose packets are real.
 PACKETS ?=
+# Extra arguments of the suite whose containers are real.
+CONTAINERS ?=
 # How long make fuzz searches, for new paths and for the slowest filters each, and how many expressions it tries besides.
 FUZZ_TIME ?= 1h
 FUZZ_INPUTS ?= 100000000
@@ -51,7 +53,7 @@ define patches
   if (patch || !"$(PATCH)") print "  " $$1, $$2, "→", $$3, (patch ? "(patch " patch ")" : ""), ($$4 == "-" ? "" : $$4) }
 endef
 
-.PHONY: help build generate image check test durations unit random histories chaos older mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e liqo-v0 small-suites stock stock-unless-passed matrix liqo-e2e packets nftables hostile attack lint words outdated demo bench clean
+.PHONY: help build generate image check test durations unit random histories chaos older mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e liqo-v0 small-suites stock stock-unless-passed matrix liqo-e2e packets containers containerd nftables hostile attack lint words outdated demo bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -170,6 +172,15 @@ liqo-e2e: ## The suites of Liqo and of virtual-kubelet, and specs of Kubernetes'
 
 packets: nftables ## Requests through Liqo's own data plane in network namespaces; as root, else skipped (PACKETS='-run Name' to choose)
 	$(TEST) $(TOOL) $(call gotestsum,packets,--format=testname) -- $(lean) -count=1 -timeout=30m -v ./packets/... $(PACKETS)
+
+containers: containerd ## Pods in real containers, over two hops: a kubelet and containerd in each cluster; as root with cgroups v1, else skipped (CONTAINERS='-run Name' to choose)
+	$(TEST) $(TOOL) $(call gotestsum,containers,--format=testname) -- $(lean) -count=1 -timeout=20m ./containers/... $(CONTAINERS)
+
+# After nftables: two installations at once would wait for one lock, and fail.
+containerd: nftables ## Install Debian's containerd, runc, CNI plugins and busybox, if there are none; without them the suite with real containers is skipped
+	@{ command -v containerd && command -v runc && command -v busybox && test -x /usr/lib/cni/ptp; } >/dev/null || { apt-get update && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends containerd runc containernetworking-plugins busybox-static; } \
+		|| echo 'there is no containerd: pods in real containers are skipped'
 
 nftables: ## Install Debian's nft, if there is none; without it the suite whose packets are real is skipped
 	@command -v nft >/dev/null || { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends nftables; } \

@@ -34,6 +34,7 @@ import (
 
 	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/binaries"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/containers"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/controlplane"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/kwok"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/liqochart"
@@ -68,10 +69,14 @@ type Cluster struct {
 	plane   *controlplane.Cluster
 	agent   *nodeagent.Agent
 	kwok    *proc.Process
-	// node is the network of the host node, and proxy its kube-proxy; nil unless packets are real.
+	// node is the network of the host node; nil unless packets are real. proxy is the kube-proxy of the node whose
+	// packets are, or of the real one.
 	node  *packets.Node
 	proxy *proc.Process
-	ports liqochart.HostPorts
+	// machine is the real node, and machineNetwork its network; nil unless containers are real.
+	machine        *containers.Machine
+	machineNetwork *packets.Node
+	ports          liqochart.HostPorts
 	// distance is nil without latency.
 	distance *distance
 }
@@ -112,12 +117,20 @@ func (c *Cluster) startPlane(ctx context.Context) error {
 		return err
 	}
 	var grace time.Duration
-	if c.Role == RoleProvider {
+	if c.Role == RoleProvider && !s.opts.Containers {
 		// A kubelet reports its pods Ready again after an outage, KWOK does not: a provider whose API server was frozen
 		// would keep unready pods.
 		grace = time.Hour
 	}
+	egress := ""
+	if s.opts.Containers {
+		var err error
+		if egress, err = c.serveEgress(); err != nil {
+			return err
+		}
+	}
 	plane, err := controlplane.New(controlplane.Config{
+		Egress:          egress,
 		NodeGracePeriod: grace, Audited: c.audited(),
 		Name: c.Name, Dir: c.dir(), Binary: filepath.Join(s.kubernetes, binaries.Kube), APIServerArgs: s.opts.APIServerArgs,
 		// Service ranges are distinct, because Liqo does not remap them.
@@ -242,7 +255,10 @@ func (c *Cluster) runPods(ctx context.Context) error {
 	}
 	s.background.Go(func() error { return c.agent.Run(s.runCtx) })
 	if c.node != nil {
-		return c.runProxy(ctx)
+		return c.runProxy(ctx, c.node, c.HostNode())
+	}
+	if s.opts.Containers {
+		return c.runMachine(ctx)
 	}
 	if c.Role == RoleProvider || c.Role == RoleConsumer && s.opts.ConsumerNodes || c.hasLocalNode() {
 		return c.runKwok(ctx)
@@ -266,15 +282,21 @@ func (c *Cluster) runKwok(ctx context.Context) error {
 	if err := c.AddNode(ctx, c.Name+"-node", nil, nil); err != nil || c.Role == RoleProvider {
 		return err
 	}
-	// The cluster's own components run on the host node, which they tolerate: in kube-scheduler's scores taints have
-	// more weight than free resources.
-	effect := corev1.TaintEffectNoSchedule // Only pods that name this node run there.
-	if c.hasLocalNode() {
-		effect = corev1.TaintEffectPreferNoSchedule
-	}
-	taint := fmt.Appendf(nil, `{"spec":{"taints":[{"key":"sandbox/simulated","effect":%q}]}}`, effect)
+	taint := fmt.Appendf(nil, `{"spec":{"taints":[{"key":%q,"effect":%q}]}}`, localTaint, c.localEffect())
 	_, err = c.Kube.CoreV1().Nodes().Patch(ctx, c.Name+"-node", types.StrategicMergePatchType, taint, metav1.PatchOptions{})
 	return err
+}
+
+// localTaint is the taint of nodes for the pods of consumers and of the broker's cluster, other than the components.
+const localTaint = "sandbox/simulated"
+
+// localEffect is the effect of localTaint. The cluster's own components run on the host node, which they tolerate: in
+// kube-scheduler's scores taints have more weight than free resources.
+func (c *Cluster) localEffect() corev1.TaintEffect {
+	if c.hasLocalNode() {
+		return corev1.TaintEffectPreferNoSchedule
+	}
+	return corev1.TaintEffectNoSchedule // Only pods that name this node run there.
 }
 
 func (c *Cluster) hasLocalNode() bool { return slices.Contains(c.sandbox.opts.LocalNodes, c.Name) }

@@ -1,10 +1,11 @@
 // Package sandbox runs a federation of real Kubernetes clusters with real Liqo
-// on one machine, on loopback and without containers: consumer clusters peered
+// on one machine, on loopback and without a container engine: consumer clusters peered
 // with a broker cluster, the broker peered with provider clusters.
 //
 // Real are etcd, kube-apiserver, kube-controller-manager, kube-scheduler, Liqo's own components under their own
 // ServiceAccounts with the objects of Liqo's own Helm chart, the peerings, and the virtual kubelets with exactly the
 // arguments that liqo-controller-manager gives them. Not real, unless Options.Packets is set, are the pods of provider
 // clusters (KWOK) and the network between clusters (none, or with Options.Networking Liqo's addressing without
-// tunnels). The node agent of each cluster is no kubelet: it runs containers as host processes (internal/nodeagent).
+// tunnels). With Options.Containers those pods are containers of a real kubelet. The node agent of each cluster is no
+// kubelet: it runs containers as host processes (internal/nodeagent).
 package sandbox

@@ -28,6 +28,9 @@ func (s *Sandbox) target(name string) (c *Cluster, component string, err error) 
 	if c.kwok != nil {
 		known = append(known, "kwok")
 	}
+	if c.machine != nil {
+		known = append(known, slices.Sorted(maps.Keys(c.machine.Processes()))...)
+	}
 	deployed := c.agent.Components()
 	known = append(known, slices.Sorted(maps.Keys(deployed))...)
 	known = append(known, c.agent.Held()...)
@@ -46,6 +49,11 @@ func (c *Cluster) running() []nodeagent.Process {
 	}
 	if c.kwok != nil {
 		out = append(out, nodeagent.Process{Component: "kwok", Process: c.kwok})
+	}
+	if c.machine != nil {
+		for name, p := range c.machine.Processes() {
+			out = append(out, nodeagent.Process{Component: name, Process: p})
+		}
 	}
 	if c.proxy != nil {
 		out = append(out, nodeagent.Process{Component: "kube-proxy", Process: c.proxy})
@@ -147,6 +155,16 @@ func (s *Sandbox) Restart(ctx context.Context, name string) error {
 		c.kwok.Kill()
 		if c.kwok, err = s.group.Start(c.kwok.Spec); err != nil {
 			return err
+		}
+	}
+	if c.machine != nil {
+		for _, part := range []string{"containerd", "kubelet"} {
+			if component != "" && component != part {
+				continue
+			}
+			if err := c.machine.Restart(ctx, part); err != nil {
+				return err
+			}
 		}
 	}
 	if component != "" {

@@ -60,6 +60,10 @@ type Options struct {
 	// Packets runs Liqo's gateways and fabric, and pods of ImageWeb, in network namespaces, with real packets. It
 	// implies Networking, excludes ConsumerNodes and LocalNodes, and no pod is simulated.
 	Packets bool
+	// Containers gives each cluster a real node, CLUSTER-node: a kubelet, containerd and kube-proxy in a network namespace.
+	// No pod is simulated. Pods of consumers and of the broker's cluster must name their node, unless the cluster is one
+	// of LocalNodes. It excludes Packets and ConsumerNodes.
+	Containers bool
 	// Liqo is the version of Liqo in all clusters: LiqoVersion (the default) or LiqoV11Version.
 	Liqo string
 	// Kubernetes is the version of all control planes: KubernetesVersion (the default) or KubernetesLaterVersion.
@@ -198,6 +202,12 @@ func (o *Options) validate() error {
 	}
 	if o.Packets && (o.ConsumerNodes || len(o.LocalNodes) > 0) {
 		errs = append(errs, errors.New("--packets: does not support simulated nodes (ConsumerNodes, LocalNodes)"))
+	}
+	if o.Containers && (o.Packets || o.ConsumerNodes) {
+		errs = append(errs, errors.New("--containers: does not go together with --packets, or with simulated nodes (ConsumerNodes)"))
+	}
+	if o.Containers && o.Kubernetes != KubernetesVersion {
+		errs = append(errs, fmt.Errorf("--containers: needs --kubernetes=%s, not %s", KubernetesVersion, o.Kubernetes))
 	}
 	for _, arg := range o.ConsumerArgs {
 		if o.Image != ImageOurs {

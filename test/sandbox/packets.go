@@ -48,16 +48,22 @@ func (s *Sandbox) preparePackets(ctx context.Context) error {
 
 // layNetwork creates the networks of the host nodes.
 func (s *Sandbox) layNetwork() (err error) {
-	if !s.opts.Packets {
+	if !s.opts.Packets && !s.opts.Containers {
 		return nil
 	}
 	if s.internet, err = packets.New(); err != nil {
 		return err
 	}
 	for _, c := range s.Clusters {
-		if c.node, err = s.internet.AddNode(c.index); err != nil {
+		node, err := s.internet.AddNode(c.index)
+		if err != nil {
 			return err
 		}
+		if s.opts.Containers {
+			c.machineNetwork = node
+			continue
+		}
+		c.node = node
 		if err := c.node.CountForwarded(WebPort); err != nil {
 			return err
 		}
@@ -65,16 +71,16 @@ func (s *Sandbox) layNetwork() (err error) {
 	return nil
 }
 
-// runProxy runs kube-proxy on the host node. It reaches the API server on the node's loopback.
-func (c *Cluster) runProxy(ctx context.Context) error {
+// runProxy runs kube-proxy on a node. It reaches the API server on the node's loopback.
+func (c *Cluster) runProxy(ctx context.Context, network *packets.Node, node string) error {
 	s := c.sandbox
-	if err := c.node.ForwardLoopback(c.plane.APIPort()); err != nil {
+	if err := network.ForwardLoopback(c.plane.APIPort()); err != nil {
 		return err
 	}
 	proxy, err := s.group.Start(proc.Spec{
-		Name: c.Name + "/kube-proxy", Path: s.proxy, Network: c.node.FD(), Private: true,
+		Name: c.Name + "/kube-proxy", Path: s.proxy, Network: network.FD(), Private: true,
 		Args: []string{
-			"--kubeconfig=" + c.plane.Kubeconfig(), "--hostname-override=" + c.HostNode(), "--proxy-mode=nftables",
+			"--kubeconfig=" + c.plane.Kubeconfig(), "--hostname-override=" + node, "--proxy-mode=nftables",
 			"--cluster-cidr=" + podCIDR, "--detect-local-mode=ClusterCIDR", "--healthz-bind-address=127.0.0.1:10256",
 			// These limits are of the machine, not of a namespace.
 			"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0s", "--conntrack-tcp-timeout-close-wait=0s",
@@ -88,7 +94,7 @@ func (c *Cluster) runProxy(ctx context.Context) error {
 	c.proxy = proxy
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	client := &http.Client{Transport: &http.Transport{DialContext: c.node.DialContext, DisableKeepAlives: true}}
+	client := &http.Client{Transport: &http.Transport{DialContext: network.DialContext, DisableKeepAlives: true}}
 	return proxy.WaitFor(ctx, func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:10256/livez", nil)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/binaries"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/containers"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/nodeagent"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/packets"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/ports"
@@ -44,8 +45,8 @@ type Sandbox struct {
 	control    *controlServer
 	// internet connects the host nodes; nil unless packets are real.
 	internet *packets.Network
-	// proxy is the binary of kube-proxy.
-	proxy string
+	// proxy is the binary of kube-proxy, nodes the directory with the programs of real nodes.
+	proxy, nodes string
 	// ipam and catalog are nil unless the options enable them.
 	ipam, catalog *service
 }
@@ -104,6 +105,11 @@ func (s *Sandbox) boot(ctx context.Context) error {
 	s.images = s.imageTable(ours)
 	if s.opts.Packets {
 		if err := s.preparePackets(ctx); err != nil {
+			return err
+		}
+	}
+	if s.opts.Containers {
+		if err := s.prepareContainers(ctx); err != nil {
 			return err
 		}
 	}
@@ -342,6 +348,7 @@ func (s *Sandbox) end(keepFiles bool) error {
 	if s.internet != nil {
 		err = errors.Join(err, s.internet.Close())
 	}
+	err = errors.Join(err, containers.RemoveCgroups(cgroupOf(s.dir)))
 	if keepFiles {
 		return errors.Join(err, os.Remove(filepath.Join(s.dir, ownerFile)))
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/binaries"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/containers"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/proc"
 )
 
@@ -111,6 +112,9 @@ func Sweep() ([]string, error) {
 		if _, err := proc.KillRecorded(filepath.Join(dir, recordsDir)); err != nil {
 			return swept, fmt.Errorf("clean up sandbox %s: %w", e.Name(), err)
 		}
+		if err := containers.RemoveCgroups(cgroupOf(dir)); err != nil {
+			return swept, fmt.Errorf("clean up sandbox %s: %w", e.Name(), err)
+		}
 		if err := os.RemoveAll(dir); err != nil {
 			return swept, err
 		}
@@ -128,7 +132,7 @@ func Remove(name string) error {
 	if _, err := proc.KillRecorded(filepath.Join(dir, recordsDir)); err != nil {
 		return err
 	}
-	return os.RemoveAll(dir)
+	return errors.Join(containers.RemoveCgroups(cgroupOf(dir)), os.RemoveAll(dir))
 }
 
 func (s *Sandbox) saveState() error {

@@ -40,6 +40,9 @@ func upCommand(name *string) *cobra.Command {
 	flags.BoolVar(&opts.Networking, "networking", false, "also run Liqo's networking controllers (addresses and remapping, no tunnels)")
 	flags.BoolVar(&opts.Packets, "packets", false,
 		"run Liqo's gateways and fabric, and pods with image "+sandbox.ImageWeb+", in network namespaces; needs root")
+	flags.BoolVar(&opts.Containers, "containers", false,
+		"give each cluster a real node: kubelet, containerd and kube-proxy in network namespaces; needs root and Debian's packages "+
+			"containerd, runc, containernetworking-plugins, busybox-static and nftables")
 	flags.StringVar(&opts.Kubernetes, "kubernetes", "",
 		"version of Kubernetes: "+sandbox.KubernetesVersion+" (default) or "+sandbox.KubernetesLaterVersion)
 	flags.StringArrayVar(&opts.APIServerArgs, "api-server-arg", nil, "an argument for all API servers; may be repeated")

@@ -43,15 +43,7 @@ func EnsurePackets(ctx context.Context, geneve bool, progress func(format string
 		return "", err
 	}
 	dir := filepath.Join(cache, "packets", hex.EncodeToString(h.Sum(nil))[:16])
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	unlock, err := lock(ctx, dir+".lock")
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	return dir, ensureAll(ctx, packetTargets(geneve), dir, progress)
+	return ensure(ctx, dir, packetTargets(geneve), progress)
 }
 
 func packetTargets(geneve bool) []target {
@@ -69,12 +61,17 @@ func packetTargets(geneve bool) []target {
 	}
 	return []target{
 		{"gateways and fabric of Liqo " + LiqoVersion, []string{LiqoGateway, LiqoWireGuard, LiqoGeneve, LiqoFabric}, liqo},
-		{"kube-proxy " + KubernetesVersion, []string{KubeProxy, Web}, func(ctx context.Context, dir string) error {
-			return goCommand(ctx, moduleRoot(), nil, "build",
-				"-ldflags=-s -w -X k8s.io/component-base/version.gitVersion="+KubernetesVersion,
-				"-o", dir+"/", "./sandbox/cmd/kubeproxy", "./sandbox/cmd/web")
-		}},
+		proxyTarget(),
 	}
+}
+
+// proxyTarget builds kube-proxy, and the program of pods that answer HTTP requests.
+func proxyTarget() target {
+	return target{"kube-proxy " + KubernetesVersion, []string{KubeProxy, Web}, func(ctx context.Context, dir string) error {
+		return goCommand(ctx, moduleRoot(), nil, "build",
+			"-ldflags=-s -w -X k8s.io/component-base/version.gitVersion="+KubernetesVersion,
+			"-o", dir+"/", "./sandbox/cmd/kubeproxy", "./sandbox/cmd/web")
+	}}
 }
 
 // withoutGeneve copies Liqo's source and replaces Liqo's file with ours. An overlay cannot be used: the Go command

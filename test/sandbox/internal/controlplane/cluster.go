@@ -47,6 +47,9 @@ type Config struct {
 	NodeGracePeriod time.Duration
 	// Audited are namespaces: AuditLog has the requests of their ServiceAccounts.
 	Audited []string
+	// Egress is the socket of an HTTP proxy through which the API server connects with nodes, pods and Services; "" for
+	// none.
+	Egress string
 	// APIServerArgs are further arguments of kube-apiserver.
 	APIServerArgs []string
 	Group         *proc.Group
@@ -127,11 +130,20 @@ func (c *Cluster) NewServingCert(commonName string, names ...string) (KeyPair, e
 
 // NewClientConfig returns the configuration of a client that authenticates as the given user with the given groups.
 func (c *Cluster) NewClientConfig(user string, groups ...string) (*rest.Config, error) {
-	pair, err := c.ca.issue(pkix.Name{CommonName: user, Organization: groups})
+	config, err := c.NewKubeconfig(user, groups...)
 	if err != nil {
 		return nil, err
 	}
-	return clientcmd.NewDefaultClientConfig(c.kubeconfig(pair), nil).ClientConfig()
+	return clientcmd.NewDefaultClientConfig(config, nil).ClientConfig()
+}
+
+// NewKubeconfig does the same as a kubeconfig, with the certificates inline.
+func (c *Cluster) NewKubeconfig(user string, groups ...string) (clientcmdapi.Config, error) {
+	pair, err := c.ca.issue(pkix.Name{CommonName: user, Organization: groups})
+	if err != nil {
+		return clientcmdapi.Config{}, err
+	}
+	return c.kubeconfig(pair), nil
 }
 
 // CA is the cluster's CA certificate in PEM form.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -64,13 +65,32 @@ func (c *Cluster) plan() error {
 	if err != nil {
 		return err
 	}
+	egress, err := c.egressArgs()
+	if err != nil {
+		return err
+	}
 	server := c.components[1]
-	server.args = slices.Concat(server.args, audit, c.cfg.APIServerArgs)
+	server.args = slices.Concat(server.args, audit, egress, c.cfg.APIServerArgs)
 	if grace := c.cfg.NodeGracePeriod; grace > 0 {
 		manager := c.components[2]
 		manager.args = append(manager.args, "--node-monitor-grace-period="+grace.String())
 	}
 	return nil
+}
+
+// egressArgs returns the API server's arguments for a proxy to the network of the cluster; none without one.
+func (c *Cluster) egressArgs() ([]string, error) {
+	if c.cfg.Egress == "" {
+		return nil, nil
+	}
+	file := filepath.Join(c.cfg.Dir, "egress.yaml")
+	text := fmt.Sprintf(`apiVersion: apiserver.k8s.io/v1beta1
+kind: EgressSelectorConfiguration
+egressSelections:
+- name: cluster
+  connection: {proxyProtocol: HTTPConnect, transport: {uds: {udsName: %q}}}
+`, c.cfg.Egress)
+	return []string{"--egress-selector-config-file=" + file}, os.WriteFile(file, []byte(text), 0o600)
 }
 
 // serviceIP returns the ClusterIP of the Service "kubernetes": the first of the range.

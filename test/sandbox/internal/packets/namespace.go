@@ -90,6 +90,11 @@ func (n *Namespace) DialContext(ctx context.Context, network, address string) (c
 // ForwardLoopback forwards a TCP port on the namespace's loopback to the same port on this process's loopback.
 func (n *Namespace) ForwardLoopback(port int) error {
 	address := fmt.Sprintf("127.0.0.1:%d", port)
+	return n.Forward(address, address)
+}
+
+// Forward forwards a TCP address in the namespace to an address of this process's network.
+func (n *Namespace) Forward(address, to string) error {
 	return n.Do(func() error {
 		listener, err := net.Listen("tcp", address)
 		if err != nil {
@@ -98,7 +103,7 @@ func (n *Namespace) ForwardLoopback(port int) error {
 		n.mu.Lock()
 		n.listeners = append(n.listeners, listener)
 		n.mu.Unlock()
-		go forward(listener, address)
+		go forward(listener, to)
 		return nil
 	})
 }

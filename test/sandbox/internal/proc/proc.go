@@ -31,6 +31,10 @@ type Spec struct {
 	Private bool
 	// Network is the descriptor of the network namespace that the process is in; 0 for this process's own.
 	Network int
+	// First makes the process the first one of a PID namespace, which ends with it. Inside, if set, is such a process,
+	// whose PID namespace this process is in. Both need root.
+	First  bool
+	Inside *Process
 }
 
 // Group starts processes and ends them together. Its methods are safe for concurrent use.
@@ -49,9 +53,9 @@ type Group struct {
 }
 
 type startRequest struct {
-	cmd     *exec.Cmd
-	network int
-	done    chan error
+	cmd  *exec.Cmd
+	spec *Spec
+	done chan error
 }
 
 // NewGroup returns a group that records its processes in the directory records,
@@ -75,32 +79,48 @@ func (g *Group) startLoop() {
 	for {
 		select {
 		case r := <-g.start:
-			r.done <- startIn(r.network, r.cmd)
+			r.done <- startIn(r.spec, r.cmd)
 		case <-g.stop:
 			return
 		}
 	}
 }
 
-// startIn starts cmd in a network namespace, if one is given. The calling thread is locked, and returns to its own
-// namespace. If it cannot return, no other process could be started from it.
-func startIn(network int, cmd *exec.Cmd) error {
-	if network == 0 {
-		return cmd.Start()
+// startIn starts cmd in the namespaces of a spec. The calling thread is locked, and returns to its own ones. If it
+// cannot return, no other process could be started from it.
+func startIn(spec *Spec, cmd *exec.Cmd) error {
+	start := cmd.Start
+	if spec.Inside != nil {
+		pids, err := os.Open(fmt.Sprintf("/proc/%d/ns/pid", spec.Inside.PID))
+		if err != nil {
+			return err
+		}
+		defer pids.Close()
+		start = within("pid", unix.CLONE_NEWPID, int(pids.Fd()), start)
 	}
-	own, err := os.Open("/proc/thread-self/ns/net")
-	if err != nil {
+	if spec.Network != 0 {
+		start = within("net", unix.CLONE_NEWNET, spec.Network, start)
+	}
+	return start()
+}
+
+// within returns do, called in another namespace of a kind.
+func within(name string, kind, namespace int, do func() error) func() error {
+	return func() error {
+		own, err := os.Open("/proc/thread-self/ns/" + name)
+		if err != nil {
+			return err
+		}
+		defer own.Close()
+		if err := unix.Setns(namespace, kind); err != nil {
+			return fmt.Errorf("enter %s namespace: %w", name, err)
+		}
+		err = do()
+		if err := unix.Setns(int(own.Fd()), kind); err != nil {
+			panic(fmt.Errorf("return to the %s namespace of this process: %w", name, err))
+		}
 		return err
 	}
-	defer own.Close()
-	if err := unix.Setns(network, unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("enter network namespace: %w", err)
-	}
-	err = cmd.Start()
-	if err := unix.Setns(int(own.Fd()), unix.CLONE_NEWNET); err != nil {
-		panic(fmt.Errorf("return to the network namespace of this process: %w", err))
-	}
-	return err
 }
 
 // Process is a started process.
@@ -134,7 +154,15 @@ func (g *Group) Start(spec Spec) (*Process, error) {
 	if spec.Private {
 		privateNamespaces(cmd.SysProcAttr)
 	}
-	r := startRequest{cmd: cmd, network: spec.Network, done: make(chan error, 1)}
+	if spec.First {
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWPID
+	}
+	if spec.Inside != nil {
+		// The kernel ends it with the first process. Package syscall would take its parent, which has no PID there, for
+		// dead (forkAndExecInChild1).
+		cmd.SysProcAttr.Pdeathsig = 0
+	}
+	r := startRequest{cmd: cmd, spec: &spec, done: make(chan error, 1)}
 	g.start <- r
 	if err := <-r.done; err != nil {
 		return nil, fmt.Errorf("%s: %w", spec.Name, err)

@@ -1,0 +1,397 @@
+package containers
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
+)
+
+// TestContainers runs pods of a consumer in containers of providers, over two hops.
+func TestContainers(t *testing.T) {
+	f := start(t)
+	t.Run("pods", func(t *testing.T) { // The tests after these change nodes.
+		for name, test := range map[string]func(*testing.T, *federation){
+			"logs, exec, cp and port-forward": testPeople, "init and sidecar containers, hooks and volumes": testParts,
+			"a container exceeds its memory": testMemory, "a container crashes": testCrashes, "an image does not exist": testNoImage,
+			"a pod ends gracefully": testEnds, "a Job and its failure policy": testJob, "a probe fails": testProbe,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t, f)
+			})
+		}
+	})
+	t.Run("containers are those of the pods", func(t *testing.T) { testCounts(t, f) })
+	t.Run("a kubelet and a runtime are killed", func(t *testing.T) { testKilled(t, f) })
+	t.Run("a node is drained", func(t *testing.T) { testDrained(t, f) })
+}
+
+func testPeople(t *testing.T, f *federation) {
+	f.create(t, shell("people", serve, func(pod *corev1.Pod) {
+		web := container("web", "")
+		web.Image, web.Command = sandbox.ImageWeb, nil
+		pod.Spec.Containers = append(pod.Spec.Containers, web)
+	}))
+	pod := f.becomes(t, "people", ready)
+	c, there := f.at(t.Context(), "people")
+	require.NotNil(t, c)
+	require.Equal(t, c.MachineNode(), there.Spec.NodeName)
+	require.True(t, strings.HasPrefix(pod.Status.ContainerStatuses[0].ContainerID, "containerd://"))
+
+	require.Equal(t, "started\n", f.kubectl(t, f.consumer, "logs", "-n", namespace, "people", "-c", "main"))
+	require.Contains(t, f.kubectl(t, f.consumer, "logs", "-n", namespace, "people", "-c", "main", "--timestamps", "--tail=1"), "Z started")
+	run := func(command ...string) (string, error) {
+		return f.try(t.Context(), f.consumer, "a line\n",
+			append([]string{"exec", "-i", "-n", namespace, "people", "-c", "main", "--"}, command...)...)
+	}
+	out, err := run("hostname")
+	require.NoError(t, err)
+	require.Equal(t, "people\n", out)
+	out, err = run("sh", "-c", "cat; exit 7")
+	require.Equal(t, "a line\n", out)
+	require.ErrorContains(t, err, "exit status 7")
+	_, err = run("no-such-program")
+	require.ErrorContains(t, err, "no-such-program")
+
+	from := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(from, []byte(strings.Repeat("0123456789", 100_000)), 0o600))
+	f.kubectl(t, f.consumer, "cp", from, namespace+"/people:/tmp/file", "-c", "main")
+	out, err = run("stat", "-c", "%s", "/tmp/file")
+	require.NoError(t, err)
+	require.Equal(t, "1000000\n", out)
+
+	requests(t, f, "people", `"pod":"people"`)
+}
+
+// requests forwards a port of a pod with kubectl, and requires an answer.
+func requests(t *testing.T, f *federation, pod, answer string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(f.Tools(), "kubectl"), "--kubeconfig="+f.consumer.Kubeconfig(),
+		"port-forward", "-n", namespace, "--address=127.0.0.1", pod, fmt.Sprintf(":%d", sandbox.WebPort))
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	defer func() {
+		cancel()
+		_ = cmd.Wait()
+	}()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	// Forwarding from 127.0.0.1:PORT -> 8080.
+	address := strings.Fields(line)[2]
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address, nil)
+	require.NoError(t, err)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Contains(t, string(body), answer)
+}
+
+func testParts(t *testing.T, f *federation) {
+	conf := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "conf"}, Data: map[string]string{"a": "1"}}
+	mounts := []corev1.VolumeMount{
+		{Name: "conf", MountPath: "/conf"},
+		{Name: "shared", MountPath: "/shared"},
+		{Name: "down", MountPath: "/down"},
+		{Name: "conf", MountPath: "/one", SubPath: "a"},
+	}
+	f.create(t, conf, shell("parts", serve, func(pod *corev1.Pod) {
+		first, side := container("first", "cat /conf/a > /shared/first"), container("side", serve)
+		first.VolumeMounts, side.RestartPolicy = mounts[:2], ptr.To(corev1.ContainerRestartPolicyAlways)
+		pod.Spec.InitContainers = []corev1.Container{first, side}
+		main := &pod.Spec.Containers[0]
+		main.VolumeMounts = mounts
+		main.Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{
+			Exec: &corev1.ExecAction{Command: []string{"sh", "-c", "echo 2 > /shared/hook"}},
+		}}
+		main.Env = []corev1.EnvVar{{Name: "LIMIT", ValueFrom: &corev1.EnvVarSource{
+			ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "requests.memory"},
+		}}}
+		pod.Spec.Volumes = []corev1.Volume{
+			{Name: "conf", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "conf"},
+			}}},
+			{Name: "shared", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+			{Name: "down", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+				Items: []corev1.DownwardAPIVolumeFile{{Path: "name", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
+			}}},
+		}
+	}))
+	pod := f.becomes(t, "parts", ready)
+	require.Equal(t, "Completed", pod.Status.InitContainerStatuses[0].State.Terminated.Reason)
+	require.NotNil(t, pod.Status.InitContainerStatuses[1].State.Running)
+	read := func(ctx context.Context) (string, error) {
+		return f.try(ctx, f.consumer, "", "exec", "-n", namespace, "parts", "-c", "main", "--", "sh", "-c",
+			"cat /shared/first; echo; cat /shared/hook /one; echo; cat /down/name; echo; echo $LIMIT; cat /conf/a")
+	}
+	out, err := read(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "1\n2\n1\nparts\n16777216\n1", out)
+
+	conf.Data["a"] = "changed"
+	require.NoError(t, f.consumer.Client.Update(t.Context(), conf))
+	eventually(t, func(ctx context.Context) error {
+		out, err := read(ctx)
+		if err == nil && !strings.HasSuffix(out, "\nchanged") {
+			err = fmt.Errorf("the mounted file is %q", out)
+		}
+		return err
+	})
+}
+
+func testMemory(t *testing.T, f *federation) {
+	f.create(t, shell("memory", "x=a; while true; do x=$x$x; done", func(pod *corev1.Pod) {
+		pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("16Mi")}
+	}))
+	f.becomes(t, "memory", func(pod *corev1.Pod) error {
+		for _, s := range pod.Status.ContainerStatuses {
+			last := s.LastTerminationState.Terminated
+			if last != nil && last.Reason == "OOMKilled" && last.ExitCode == 137 && s.RestartCount > 0 {
+				return nil
+			}
+		}
+		return fmt.Errorf("no container was OOMKilled: %+v", pod.Status.ContainerStatuses)
+	})
+}
+
+func testCrashes(t *testing.T, f *federation) {
+	f.create(t, shell("crashes", "echo before the end; exit 3"))
+	pod := f.becomes(t, "crashes", waits("CrashLoopBackOff"))
+	last := pod.Status.ContainerStatuses[0].LastTerminationState.Terminated
+	require.NotNil(t, last)
+	require.EqualValues(t, 3, last.ExitCode)
+	require.Equal(t, "before the end\n", f.kubectl(t, f.consumer, "logs", "-n", namespace, "crashes"))
+	c, _ := f.at(t.Context(), "crashes")
+	require.NotNil(t, c, "it stays where it crashes")
+}
+
+func testNoImage(t *testing.T, f *federation) {
+	f.create(t, shell("no-image", serve, func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "sandbox.local/none:dev" }))
+	f.becomes(t, "no-image", waits("ErrImagePull", "ImagePullBackOff"))
+}
+
+func testEnds(t *testing.T, f *federation) {
+	const slow = `trap 'sleep 2; echo done >> /shared/x; exit 0' TERM; while true; do sleep 0.1; done`
+	f.create(t, shell("ends", slow, func(pod *corev1.Pod) {
+		pod.Spec.TerminationGracePeriodSeconds = ptr.To(int64(30))
+		main := &pod.Spec.Containers[0]
+		main.VolumeMounts = []corev1.VolumeMount{{Name: "shared", MountPath: "/shared"}}
+		main.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{
+			Exec: &corev1.ExecAction{Command: []string{"sh", "-c", "echo hook >> /shared/x"}},
+		}}
+		pod.Spec.Volumes = []corev1.Volume{{Name: "shared", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+		pod.Finalizers = []string{"example.com/read-the-end"}
+	}))
+	pod := f.becomes(t, "ends", ready)
+	require.NoError(t, f.consumer.Client.Delete(t.Context(), pod))
+	pod = f.becomes(t, "ends", func(pod *corev1.Pod) error {
+		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			return fmt.Errorf("it has not ended")
+		}
+		return nil
+	})
+	end := pod.Status.ContainerStatuses[0].State.Terminated
+	require.NotNil(t, end)
+	require.Zero(t, end.ExitCode)
+	asked := pod.DeletionTimestamp.Add(-30 * time.Second)
+	require.GreaterOrEqual(t, end.FinishedAt.Sub(asked), 2*time.Second, "it had the time that it takes")
+	pod.Finalizers = nil
+	require.NoError(t, f.consumer.Client.Update(t.Context(), pod))
+	f.gone(t, "ends")
+}
+
+func testJob(t *testing.T, f *federation) {
+	job := func(name, script string) *batchv1.Job {
+		pod := shell(name, script).Spec
+		pod.RestartPolicy = corev1.RestartPolicyNever
+		return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: batchv1.JobSpec{
+			BackoffLimit: ptr.To(int32(4)), Template: corev1.PodTemplateSpec{Spec: pod},
+			PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
+				Action: batchv1.PodFailurePolicyActionFailJob,
+				OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{
+					Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{42},
+				},
+			}}},
+		}}
+	}
+	f.create(t, job("completes", "exit 0"), job("fails", "exit 42"))
+	for name, want := range map[string]batchv1.JobConditionType{"completes": batchv1.JobComplete, "fails": batchv1.JobFailed} {
+		eventually(t, func(ctx context.Context) error {
+			var job batchv1.Job
+			if err := f.consumer.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &job); err != nil {
+				return err
+			}
+			for _, c := range job.Status.Conditions {
+				if c.Type == want && c.Status == corev1.ConditionTrue {
+					return nil
+				}
+			}
+			return fmt.Errorf("Job %s: %+v", name, job.Status)
+		})
+	}
+}
+
+func testProbe(t *testing.T, f *federation) {
+	f.create(t, shell("probed", "touch /tmp/ok; "+serve, func(pod *corev1.Pod) {
+		probe := func() *corev1.Probe {
+			return &corev1.Probe{
+				ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"cat", "/tmp/ok"}}},
+				PeriodSeconds: 1, FailureThreshold: 3,
+			}
+		}
+		pod.Spec.Containers[0].ReadinessProbe, pod.Spec.Containers[0].LivenessProbe = probe(), probe()
+	}))
+	f.becomes(t, "probed", ready)
+	f.kubectl(t, f.consumer, "exec", "-n", namespace, "probed", "--", "rm", "/tmp/ok")
+	f.becomes(t, "probed", func(pod *corev1.Pod) error {
+		if pod.Status.ContainerStatuses[0].RestartCount == 0 {
+			return fmt.Errorf("it was not restarted")
+		}
+		return nil
+	})
+	f.becomes(t, "probed", ready)
+}
+
+// testCounts requires that the containers which run are those that Kubernetes says: at the consumer, and in the runtimes of
+// the providers.
+func testCounts(t *testing.T, f *federation) {
+	eventually(t, func(ctx context.Context) error {
+		var pods corev1.PodList
+		if err := f.consumer.Client.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+		said := map[string]bool{}
+		for i := range pods.Items {
+			for _, s := range slices.Concat(pods.Items[i].Status.ContainerStatuses, pods.Items[i].Status.InitContainerStatuses) {
+				if s.State.Running != nil {
+					said[strings.TrimPrefix(s.ContainerID, "containerd://")] = true
+				}
+			}
+		}
+		running := 0
+		for _, c := range f.providers {
+			ids, err := runningIn(ctx, c)
+			if err != nil {
+				return err
+			}
+			for _, id := range ids {
+				if !said[id] {
+					return fmt.Errorf("container %s runs at %s, and no pod of the consumer shows it", id, c.Name)
+				}
+			}
+			running += len(ids)
+		}
+		if running != len(said) || running == 0 {
+			return fmt.Errorf("%d containers run, the consumer shows %d", running, len(said))
+		}
+		return nil
+	})
+}
+
+// runningIn returns the ids of the containers that run at a cluster, as its runtime says.
+func runningIn(ctx context.Context, c *sandbox.Cluster) (ids []string, err error) {
+	conn, err := grpc.NewClient("unix://"+c.Runtime(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	list, err := runtimev1.NewRuntimeServiceClient(conn).ListContainers(ctx, &runtimev1.ListContainersRequest{
+		Filter: &runtimev1.ContainerFilter{State: &runtimev1.ContainerStateValue{State: runtimev1.ContainerState_CONTAINER_RUNNING}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, container := range list.Containers {
+		ids = append(ids, container.Id)
+	}
+	return ids, nil
+}
+
+// testKilled kills the kubelet and the runtime of a provider's node. Containers run on, and are the same afterwards.
+func testKilled(t *testing.T, f *federation) {
+	f.create(t, shell("stays", serve))
+	before := f.becomes(t, "stays", ready)
+	c, _ := f.at(t.Context(), "stays")
+	require.NotNil(t, c)
+	for _, component := range []string{"kubelet", "containerd"} {
+		require.NoError(t, f.Kill(c.Name+"/"+component))
+	}
+	for _, component := range []string{"containerd", "kubelet"} {
+		require.NoError(t, f.Restart(t.Context(), c.Name+"/"+component))
+	}
+	f.create(t, shell("later", serve, func(pod *corev1.Pod) {
+		pod.Annotations = map[string]string{"brokering.liqo.io/filter": fmt.Sprintf("provider.id == '%s'", c.Name)}
+	}))
+	f.becomes(t, "later", ready)
+	after := f.becomes(t, "stays", ready)
+	require.Equal(t, before.UID, after.UID)
+	require.Equal(t, before.Status.ContainerStatuses[0].ContainerID, after.Status.ContainerStatuses[0].ContainerID)
+	require.Zero(t, after.Status.ContainerStatuses[0].RestartCount)
+	require.Equal(t, "started\n", f.kubectl(t, f.consumer, "logs", "-n", namespace, "stays"))
+	testCounts(t, f)
+}
+
+// testDrained drains the node of a provider, which has no other one: the Deployment's pods run at the other provider.
+func testDrained(t *testing.T, f *federation) {
+	f.kubectl(t, f.consumer, "create", "deployment", "-n", namespace, "web", "--image="+sandbox.ImageWeb, "--replicas=2")
+	pods := func(ctx context.Context) (at map[string]int, err error) {
+		at = map[string]int{}
+		var list corev1.PodList
+		if err := f.consumer.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{"app": "web"}); err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			if p := &list.Items[i]; p.DeletionTimestamp == nil && ready(p) == nil {
+				if c, _ := f.at(ctx, p.Name); c != nil {
+					at[c.Name]++
+				}
+			}
+		}
+		return at, nil
+	}
+	eventually(t, func(ctx context.Context) error {
+		at, err := pods(ctx)
+		if err == nil && at[sandbox.Provider(1)]+at[sandbox.Provider(2)] != 2 {
+			err = fmt.Errorf("pods are Ready at %v", at)
+		}
+		return err
+	})
+	drained := f.providers[0]
+	out, err := f.try(t.Context(), drained, "", "drain", drained.MachineNode(), "--ignore-daemonsets", "--delete-emptydir-data", "--force",
+		"--timeout=15s", "--pod-selector=app=web")
+	require.NoError(t, err, out)
+	eventually(t, func(ctx context.Context) error {
+		at, err := pods(ctx)
+		if err == nil && at[sandbox.Provider(2)] != 2 {
+			err = fmt.Errorf("pods are Ready at %v", at)
+		}
+		return err
+	})
+	f.kubectl(t, drained, "uncordon", drained.MachineNode())
+}

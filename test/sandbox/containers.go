@@ -1,0 +1,162 @@
+package sandbox
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/binaries"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/containers"
+)
+
+// ImageBusybox has a shell and the usual programs. It needs Options.Containers.
+const ImageBusybox = containers.BusyboxImage
+
+// ContainersPossible returns nil if this process may start a sandbox with containers, else the reason.
+func ContainersPossible() error { return containers.Possible() }
+
+// prepareContainers builds the programs of real nodes.
+func (s *Sandbox) prepareContainers(ctx context.Context) (err error) {
+	if err := containers.Possible(); err != nil {
+		return err
+	}
+	if s.nodes, err = binaries.EnsureContainers(ctx, s.say); err != nil {
+		return err
+	}
+	s.proxy = filepath.Join(s.nodes, binaries.KubeProxy)
+	return nil
+}
+
+// cgroupOf is the name of the cgroups of a sandbox's nodes, without the name of the cluster.
+func cgroupOf(dir string) string {
+	sum := sha256.Sum256([]byte(dir))
+	return "liqo-broker-vk-" + hex.EncodeToString(sum[:])[:12] + "-"
+}
+
+// apiServerPort is where pods and the Service "kubernetes" find the API server, at the address of the node.
+const apiServerPort = 6443
+
+// runMachine starts the real node of the cluster, and kube-proxy there.
+func (c *Cluster) runMachine(ctx context.Context) (err error) {
+	s := c.sandbox
+	if err := c.runProxy(ctx, c.machineNetwork, c.MachineNode()); err != nil {
+		return err
+	}
+	address := net.JoinHostPort(c.machineNetwork.Address.String(), fmt.Sprint(apiServerPort))
+	if err := c.machineNetwork.Forward(address, fmt.Sprintf("127.0.0.1:%d", c.plane.APIPort())); err != nil {
+		return err
+	}
+	if err := c.publishAPIServer(ctx); err != nil {
+		return err
+	}
+	cfg := containers.Config{
+		Cluster: c.plane, ClusterName: c.Name, Name: c.MachineNode(), Dir: c.dir("node"), LogDir: c.dir("logs"), Group: s.group,
+		Kubelet: filepath.Join(s.nodes, binaries.Kubelet), Node: filepath.Join(s.nodes, binaries.Node),
+		Web: filepath.Join(s.nodes, binaries.Web), WebImage: ImageWeb,
+		Cgroup: cgroupOf(s.dir) + c.Name, Network: c.machineNetwork,
+		PodCIDR: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(c.index), 0}), 24),
+		Labels:  []string{"sandbox.liqo-broker-vk/node=true"},
+	}
+	if c.Role != RoleProvider {
+		cfg.Taints = []string{localTaint + "=:" + string(c.localEffect())}
+	}
+	if c.machine, err = containers.Start(ctx, cfg); err != nil {
+		return err
+	}
+	return c.WaitNodeReady(ctx, c.MachineNode())
+}
+
+// MachineNode is the real Node of a cluster with containers.
+func (c *Cluster) MachineNode() string { return c.Name + "-node" }
+
+// Runtime is the path of the CRI socket of the cluster's real node.
+func (c *Cluster) Runtime() string { return c.machine.Socket() }
+
+// publishAPIServer writes the endpoint of the Service "kubernetes". The API server does not: its own address is a
+// loopback one, which no endpoint may have.
+func (c *Cluster) publishAPIServer(ctx context.Context) error {
+	_, err := c.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Create(ctx, &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: "kubernetes", Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints: []discoveryv1.Endpoint{{
+			Addresses: []string{c.machineNetwork.Address.String()}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)},
+		}},
+		Ports: []discoveryv1.EndpointPort{{
+			Name: ptr.To("https"), Port: ptr.To(int32(apiServerPort)), Protocol: ptr.To(corev1.ProtocolTCP),
+		}},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// serveEgress serves an HTTP proxy through which the API server reaches the node and its pods. Addresses of this
+// machine's loopback are reached from here: Liqo's webhook and the virtual kubelets listen there. It returns its socket.
+func (c *Cluster) serveEgress() (string, error) {
+	s := c.sandbox
+	// In the directory of the sandbox, because the path of a socket has at most 107 bytes.
+	socket := filepath.Join(s.dir, fmt.Sprintf("egress%d.sock", c.index))
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return "", err
+	}
+	server := &http.Server{Handler: http.HandlerFunc(c.connectEgress)}
+	s.background.Go(func() error {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	s.background.Go(func() error {
+		<-s.runCtx.Done()
+		return server.Close()
+	})
+	return socket, nil
+}
+
+func (c *Cluster) connectEgress(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodConnect {
+		http.Error(w, "use CONNECT", http.StatusMethodNotAllowed)
+		return
+	}
+	dial := c.machineNetwork.DialContext
+	if host, _, _ := net.SplitHostPort(r.Host); host == "localhost" || net.ParseIP(host).IsLoopback() {
+		dial = (&net.Dialer{}).DialContext
+	}
+	there, err := dial(r.Context(), "tcp", r.Host)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	defer there.Close()
+	here, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	defer here.Close()
+	stop := context.AfterFunc(c.sandbox.runCtx, func() { _ = here.Close(); _ = there.Close() })
+	defer stop()
+	if _, err := io.WriteString(here, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = io.Copy(there, buffered) // Either end may close.
+		_ = there.(*net.TCPConn).CloseWrite()
+	}()
+	_, _ = io.Copy(here, there)
+	_ = here.(*net.UnixConn).CloseWrite()
+	<-done
+}

@@ -1,0 +1,130 @@
+package containers
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+// Images that every node has.
+const (
+	// PauseImage holds the namespaces of a pod.
+	PauseImage = "sandbox.local/pause:dev"
+	// BusyboxImage has a shell, and the usual programs.
+	BusyboxImage = "sandbox.local/busybox:dev"
+)
+
+// busybox is where Debian's package busybox-static has its program.
+const busybox = "/bin/busybox"
+
+// importImages gives the runtime the images that every node has.
+func (m *Machine) importImages(ctx context.Context) error {
+	shell, err := busyboxImage()
+	if err != nil {
+		return err
+	}
+	web, err := imageOf(v1.Config{Cmd: []string{"/web"}}, file{"web", 0o755, m.cfg.Web, ""})
+	if err != nil {
+		return err
+	}
+	pause, err := mutate.Config(shell, v1.Config{Entrypoint: []string{"/bin/busybox", "sleep", "2147483647"}})
+	if err != nil {
+		return err
+	}
+	images := map[name.Tag]v1.Image{}
+	for tag, image := range map[string]v1.Image{PauseImage: pause, BusyboxImage: shell, m.cfg.WebImage: web} {
+		ref, err := name.NewTag(tag)
+		if err != nil {
+			return err
+		}
+		images[ref] = image
+	}
+	archive := m.file("images.tar")
+	if err := tarball.MultiWriteToFile(archive, images); err != nil {
+		return err
+	}
+	defer os.Remove(archive)
+	return m.run(ctx, "ctr", "ctr", "--address="+socket, "--namespace=k8s.io", "images", "import", archive)
+}
+
+// file is a file of an image: the content of a file here, or a link.
+type file struct {
+	name string
+	mode int64
+	from string
+	link string
+}
+
+func imageOf(config v1.Config, files ...file) (v1.Image, error) {
+	var layer bytes.Buffer
+	w := tar.NewWriter(&layer)
+	for _, f := range files {
+		if f.link != "" {
+			if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: f.name, Linkname: f.link, Mode: 0o777}); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if strings.HasSuffix(f.name, "/") {
+			if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: f.name, Mode: f.mode}); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		data, err := os.ReadFile(f.from)
+		if err != nil {
+			return nil, err
+		}
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(data))}); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(data); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil })
+	if err != nil {
+		return nil, err
+	}
+	image, err := mutate.AppendLayers(empty.Image, l)
+	if err != nil {
+		return nil, err
+	}
+	described, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	described = described.DeepCopy()
+	described.OS, described.Architecture, described.Config = "linux", runtime.GOARCH, config
+	described.Config.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
+	return mutate.ConfigFile(image, described)
+}
+
+func busyboxImage() (v1.Image, error) {
+	list, err := exec.Command(busybox, "--list").Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s --list: %w", busybox, err)
+	}
+	files := []file{{name: "bin/", mode: 0o755}, {name: "bin/busybox", mode: 0o755, from: busybox}, {name: "tmp/", mode: 0o1777}}
+	for applet := range strings.FieldsSeq(string(list)) {
+		if applet != "busybox" {
+			files = append(files, file{name: "bin/" + applet, link: "busybox"})
+		}
+	}
+	return imageOf(v1.Config{Cmd: []string{"sh"}}, files...)
+}
