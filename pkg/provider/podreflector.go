@@ -5,9 +5,11 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/rest"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	liqoclient "github.com/liqotech/liqo/pkg/client/clientset/versioned"
@@ -35,6 +37,7 @@ import (
 type podReflector struct {
 	*workload.PodReflector
 	addresses *podip.Addresses
+	commands  *commands
 	// forwarder is nil without a broker's node.
 	forwarder *brokernode.Forwarder
 
@@ -62,6 +65,7 @@ func newPodReflector(cfg *Config, clients connect.Clients, liqo liqoclient.Inter
 		},
 		&offloadingv1beta1.ReflectorConfig{}, // Its Reflector is replaced below.
 	)}
+	pr.commands = newCommands(func() rest.Interface { return clients.Remote.CoreV1().RESTClient() }, clients.RemoteConfig)
 	of := podip.Config{Direct: cfg.Addresses.Direct, Allowed: cfg.Addresses.Allowed}
 	status := podstatus.Show
 	if b != nil {
@@ -142,7 +146,13 @@ func (pr *podReflector) Start(ctx context.Context, opts *options.ReflectorOpts) 
 	pr.PodReflector.Start(ctx, synced.WithReadinessFunc(pr.started.Load))
 }
 
+func (pr *podReflector) StartNamespace(opts *options.NamespacedOpts) {
+	pr.commands.startNamespace(opts.LocalNamespace, opts.RemoteNamespace)
+	pr.PodReflector.StartNamespace(opts)
+}
+
 func (pr *podReflector) StopNamespace(local, remote string) {
+	pr.commands.stopNamespace(local)
 	pr.PodReflector.StopNamespace(local, remote)
 	pr.addresses.StopNamespace(local)
 	if pr.forwarder != nil {
@@ -153,6 +163,16 @@ func (pr *podReflector) StopNamespace(local, remote string) {
 // local lists the local pods of a namespace, once the reflector has started.
 func (pr *podReflector) local(namespace string) corev1listers.PodNamespaceLister {
 	return pr.localPods.Pods(namespace)
+}
+
+// Exec implements workload.PodHandler.
+func (pr *podReflector) Exec(ctx context.Context, namespace, pod, container string, cmd []string, attach api.AttachIO) error {
+	return pr.commands.Exec(ctx, namespace, pod, container, cmd, attach)
+}
+
+// Attach implements workload.PodHandler.
+func (pr *podReflector) Attach(ctx context.Context, namespace, pod, container string, attach api.AttachIO) error {
+	return pr.commands.Attach(ctx, namespace, pod, container, attach)
 }
 
 func (pr *podReflector) count() int {

@@ -21,6 +21,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/remotecommand"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -83,6 +85,58 @@ func testPeople(t *testing.T, f *federation) {
 	require.Equal(t, "1000000\n", out)
 
 	requests(t, f, "people", `"pod":"people"`)
+	testTerminal(t, f, "people")
+}
+
+// testTerminal runs a shell with a terminal, whose size changes.
+func testTerminal(t *testing.T, f *federation, pod string) {
+	t.Helper()
+	target := f.consumer.Kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{
+			Container: "main", Stdin: true, Stdout: true, TTY: true,
+			Command: []string{"sh", "-c", `while true; do now=$(stty size); [ "$now" = "$last" ] || echo "size $now"; last=$now; sleep 0.1; done`},
+		}, scheme.ParameterCodec).URL()
+	executor, err := remotecommand.NewSPDYExecutor(f.consumer.Config, http.MethodPost, target)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
+	defer cancel()
+	out, in := io.Pipe()
+	defer in.Close()
+	changes := make(chan remotecommand.TerminalSize, 1)
+	ended := make(chan error, 1)
+	stdin, typing := io.Pipe()
+	defer typing.Close()
+	go func() {
+		ended <- executor.StreamWithContext(ctx, remotecommand.StreamOptions{
+			Stdin: stdin, Stdout: in, Tty: true, TerminalSizeQueue: terminal{ctx, changes},
+		})
+		_ = in.Close()
+	}()
+	lines := bufio.NewScanner(out)
+	for _, size := range []remotecommand.TerminalSize{{Width: 120, Height: 40}, {Width: 33, Height: 11}} {
+		changes <- size
+		for want := fmt.Sprintf("size %d %d", size.Height, size.Width); !strings.Contains(lines.Text(), want); {
+			require.True(t, lines.Scan(), "no line %q, the last one is %q", want, lines.Text())
+		}
+	}
+	cancel()
+	go func() { _, _ = io.Copy(io.Discard, out) }()
+	require.ErrorIs(t, <-ended, context.Canceled)
+}
+
+// terminal is a remotecommand.TerminalSizeQueue.
+type terminal struct {
+	ctx     context.Context
+	changes <-chan remotecommand.TerminalSize
+}
+
+func (s terminal) Next() *remotecommand.TerminalSize {
+	select {
+	case size := <-s.changes:
+		return &size
+	case <-s.ctx.Done():
+		return nil
+	}
 }
 
 // requests forwards a port of a pod with kubectl, and requires an answer.
