@@ -131,7 +131,7 @@ func hide(keep []string) error {
 }
 
 func enter(pid string, command []string) error {
-	runtime.LockOSThread() // Namespaces are those of a thread, and exec keeps the calling one.
+	runtime.LockOSThread() // Each thread has its namespaces, and exec keeps the calling thread.
 	hostName, err := os.Open("/proc/" + pid + "/ns/uts")
 	if err != nil {
 		return err

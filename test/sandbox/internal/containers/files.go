@@ -16,7 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// runtimeConfig is containerd's configuration: with its directories, the image of pods' sandboxes, and that of CNI.
+// runtimeConfig is containerd's configuration, with its directories, the image of pods' sandboxes, and the directories of
+// CNI.
 // restrict_oom_score_adj is needed where root lacks CAP_SYS_RESOURCE: runc may not lower an OOM score then.
 const runtimeConfig = `version = 2
 root = %[1]q
