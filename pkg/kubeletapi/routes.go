@@ -82,7 +82,8 @@ func NewHandler(log logr.Logger, pods workload.PodHandler, scraper Scraper) http
 // exitOf returns the exit of a command, if an error wraps one: virtual-kubelet reports the exit code only of an error that
 // is an ExitError itself (ServeExec in its internal/kubernetes/remotecommand), and Liqo wraps it.
 func exitOf(err error) error {
-	if exit := (exec.ExitError)(nil); errors.As(err, &exit) {
+	var exit exec.ExitError
+	if errors.As(err, &exit) {
 		return exit
 	}
 	return err

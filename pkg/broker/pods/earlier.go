@@ -80,8 +80,8 @@ func (c *Controller) awaitUnseen(ctx context.Context, pod *corev1.Pod) (longest 
 	seen := placement.Condition(pod, v1alpha1.ConditionAssigned) != nil || pod.Annotations[v1alpha1.AssignedAtAnnotation] != ""
 	later := created.After(led.Add(unseenMargin))
 	_, takesName := pod.Labels[appsv1.StatefulSetPodNameLabel]
-	if seen || created.IsZero() || later && !(takesName && created.Time.Before(led.Add(state.NameMemory))) ||
-		c.State.Pod(pod.UID).NameFree {
+	remembered := takesName && created.Time.Before(led.Add(state.NameMemory)) // By the leader before.
+	if seen || created.IsZero() || later && !remembered || c.State.Pod(pod.UID).NameFree {
 		return 0, nil
 	}
 	if known, err := c.knowsProviders(ctx); err != nil || !known {

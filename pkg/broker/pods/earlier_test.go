@@ -193,14 +193,15 @@ func TestTheSuccessorOfAPodThatItsProviderMakesAgainWaitsUntilItCannotBeMade(t *
 // A pod that is being deleted here is evicted at its provider.
 func TestTheSuccessorOfAPodThatIsEvictedWhileItIsDeletedWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodRunning, initContainer, deleting, func(pod *corev1.Pod) {
-			pod.Finalizers, pod.Spec.Containers = []string{"x"}, cpus("1")
-		}))
+		kept := func(pod *corev1.Pod) { pod.Finalizers, pod.Spec.Containers = []string{"x"}, cpus("1") }
+		c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodRunning, initContainer, deleting, kept))
 		c.has("q1")
 		there := c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning})
 		pod, _ := c.reconciled(t, "pod")
 		pod.Status.Phase = corev1.PodFailed
-		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue})
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
+		})
 		require.NoError(t, c.Client.Status().Update(t.Context(), &pod))
 		pod, _ = c.reconciled(t, "pod")
 		pod.Finalizers = nil
@@ -269,7 +270,8 @@ func TestANewLeaderWaitsForNamespacesThatAreBeingRemoved(t *testing.T) {
 				c.Policies.Defaults.FailoverAfter, c.ProbeInterval = 20*time.Second, time.Second
 				c.leadsSince(t, time.Now())
 				c.has("q1")
-				require.NoError(t, c.connect("q1", corev1.PodStatus{}).CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
+				there := c.connect("q1", corev1.PodStatus{})
+				require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
 				require.Empty(t, c.placedWithin(t, partingTime))
 				require.Equal(t, never, c.placedWithin(t, time.Minute) == "")
 			})
