@@ -102,18 +102,19 @@ func Decide(sum resources.Amounts, rules Rules, requests []Slice) map[types.Name
 		}
 	}
 	for i := range all {
-		if s := &all[i]; s.Granted != nil {
-			granted := d.retain(s)
-			offers[s.Name] = Offer{Granted: granted}
-			d.takeFromLimit(s.Consumer, s.Counted().Excess(granted))
+		s := &all[i]
+		if s.Gone {
+			continue
 		}
+		var granted resources.Amounts
+		if s.Granted != nil {
+			granted = d.retain(s)
+			offers[s.Name] = Offer{Granted: granted}
+		}
+		d.takeFromLimit(s.Consumer, s.Counted().Excess(granted))
 	}
 	for i := range all {
-		s := &all[i]
-		if s.Granted == nil && !s.Gone {
-			d.takeFromLimit(s.Consumer, s.Counted())
-		}
-		d.sum.Sub(s.Running.Excess(offers[s.Name].Granted))
+		d.sum.Sub(all[i].Running.Excess(offers[all[i].Name].Granted))
 	}
 	// 2. The rest is granted.
 	for i := range all {

@@ -381,6 +381,13 @@ func TestLimitsOfAConsumer(t *testing.T) {
 	}
 }
 
+func TestPodsOfAnOlderSliceWithoutAGrantCountBeforeYoungerGrants(t *testing.T) {
+	older, younger := slice(1, cores(4), nil), slice(2, cores(8), cores(8))
+	older.Running = cores(6)
+	offers := Decide(sumOf(60), limited(10), []Slice{younger, older})
+	require.Equal(t, 4*core, offers[younger.Name].Granted[corev1.ResourceCPU])
+}
+
 func TestNoConsumerHasMoreThanItsLimit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sum, rules, slices := situation(t)
