@@ -92,7 +92,7 @@ func placeOf(provider, virtualNode string) scheduler.Place {
 }
 
 // AssignmentOf returns the capacity that a pod uses at a VirtualNode. An ended pod uses its requests until its
-// ShadowPod is deleted, which happens when the pod is deleted or loses the label: the quota of the slice counts a
+// ShadowPod is deleted, which is known when the pod is deleted or loses the label: the quota of the slice counts a
 // ShadowPod in any phase (peeringInfo in Liqo's pkg/webhooks/shadowpod). As in that quota, an ended pod does not count
 // as a pod, nor as a pod of its application.
 func AssignmentOf(pod *corev1.Pod, at scheduler.Place) scheduler.Assignment {

@@ -78,7 +78,7 @@ func (c *commands) stream(ctx context.Context, namespace, pod, subresource strin
 		Stdin: attach.Stdin(), Stdout: attach.Stdout(), Stderr: attach.Stderr(), Tty: attach.TTY(),
 	}
 	if attach.TTY() {
-		streams.TerminalSizeQueue = sizes{ctx, attach.Resize()}
+		streams.TerminalSizeQueue = &sizes{ctx: ctx, changes: attach.Resize()}
 	}
 	return executor.StreamWithContext(ctx, streams)
 }
@@ -87,19 +87,26 @@ func (c *commands) stream(ctx context.Context, namespace, pod, subresource strin
 type sizes struct {
 	ctx     context.Context //nolint:containedctx // The queue's method has none.
 	changes <-chan api.TermSize
+	begun   bool
 }
 
-// Next implements remotecommand.TerminalSizeQueue; nil is the last size.
-func (s sizes) Next() *remotecommand.TerminalSize {
-	select {
-	case size, more := <-s.changes:
-		// virtual-kubelet sends empty sizes without end once the caller's stream of sizes has ended
-		// (containerExecContext).
-		if !more || size == (api.TermSize{}) {
+// Next implements remotecommand.TerminalSizeQueue; nil is the last size. It is called by one goroutine.
+func (s *sizes) Next() *remotecommand.TerminalSize {
+	for {
+		select {
+		case size, more := <-s.changes:
+			// virtual-kubelet sends empty sizes without end once the caller's stream of sizes has ended
+			// (containerExecContext). A caller may send one at first, if its terminal has no size yet.
+			empty := size == api.TermSize{}
+			if !more || empty && s.begun {
+				return nil
+			}
+			s.begun = true
+			if !empty {
+				return &remotecommand.TerminalSize{Width: size.Width, Height: size.Height}
+			}
+		case <-s.ctx.Done():
 			return nil
 		}
-		return &remotecommand.TerminalSize{Width: size.Width, Height: size.Height}
-	case <-s.ctx.Done():
-		return nil
 	}
 }

@@ -118,13 +118,14 @@ func TestCommandsHaveTheTerminalOfTheCaller(t *testing.T) {
 func TestTheSizesOfATerminalEnd(t *testing.T) {
 	changes := make(chan api.TermSize, 2)
 	ctx, cancel := context.WithCancel(t.Context())
-	queue := sizes{ctx, changes}
+	queue := &sizes{ctx: ctx, changes: changes}
+	changes <- api.TermSize{} // It has none yet.
 	changes <- api.TermSize{Width: 80, Height: 24}
-	require.NotNil(t, queue.Next())
+	require.Equal(t, uint16(80), queue.Next().Width)
 	changes <- api.TermSize{}
 	require.Nil(t, queue.Next(), "virtual-kubelet sends it for a stream that has ended")
 	cancel()
 	require.Nil(t, queue.Next())
 	close(changes)
-	require.Nil(t, sizes{t.Context(), changes}.Next())
+	require.Nil(t, (&sizes{ctx: t.Context(), changes: changes}).Next())
 }

@@ -2,12 +2,11 @@ package pods
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
@@ -21,9 +20,9 @@ import (
 // unseenMargin is by how much the clocks of the broker and of the API server may differ.
 const unseenMargin = 5 * time.Second
 
-// partingTime is how long Liqo may take to remove the namespaces at a provider that answers, with pods that end
+// removalTime is how long Liqo may take to remove the namespaces at a provider that answers, with pods that end
 // gracefully.
-const partingTime = 2 * time.Minute
+const removalTime = 2 * time.Minute
 
 // awaitEarlier returns how long a pod must wait before its first assignment because an earlier pod of its name may run
 // at a provider: that pod was force-deleted, by kubectl, by the garbage collector of pods, or by Liqo for a Node that
@@ -43,7 +42,7 @@ func (c *Controller) awaitEarlier(ctx context.Context, pod *corev1.Pod) (time.Du
 	if earlier.Seen && at.known.UnreachableSince.IsZero() && at.mapped && at.pod.RemoteNamespace != "" {
 		answer := c.Checker.Ask(at.pod)
 		switch {
-		case answer.Known && !answer.Present:
+		case answer.Known && !answer.Present && !answer.Remaking:
 			c.Checker.Forget(name)
 			c.State.ForgetEarlier(name)
 			return 0, nil
@@ -74,46 +73,31 @@ func (c *Controller) leaveEarlier(ctx context.Context, pod *corev1.Pod, earlier 
 
 // awaitUnseen is awaitEarlier for a pod about which this leader knows nothing. A pod that was created before this
 // leader began, and that no leader has seen since, may have had an earlier one while no replica led: each provider that
-// has its namespace is asked. A later pod of a StatefulSet may have had one that was gone before this leader began.
+// has its namespace is asked.
 func (c *Controller) awaitUnseen(ctx context.Context, pod *corev1.Pod) (longest time.Duration, err error) {
-	created, led := pod.CreationTimestamp, c.Restorer.LeadsSince()
+	created := pod.CreationTimestamp
 	seen := placement.Condition(pod, v1alpha1.ConditionAssigned) != nil || pod.Annotations[v1alpha1.AssignedAtAnnotation] != ""
-	later := created.After(led.Add(unseenMargin))
-	_, takesName := pod.Labels[appsv1.StatefulSetPodNameLabel]
-	remembered := takesName && created.Time.Before(led.Add(state.NameMemory)) // By the leader before.
-	if seen || created.IsZero() || later && !remembered || c.State.Pod(pod.UID).NameFree {
+	if seen || created.IsZero() || created.After(c.Restorer.LeadsSince().Add(unseenMargin)) || c.State.Pod(pod.UID).NameFree {
 		return 0, nil
 	}
 	if known, err := c.knowsProviders(ctx); err != nil || !known {
 		return c.recheck(), err
 	}
-	present := sets.New[string]()
 	for _, at := range c.State.VirtualNodes() {
-		present.Insert(at.Provider)
 		if remote, known := c.State.RemoteNamespace(at, pod.Namespace); known && remote == "" {
 			continue
 		}
-		wait, err := c.unseenDelay(ctx, pod, at, later)
+		wait, err := c.unseenDelay(ctx, pod, at)
 		if err != nil {
 			return 0, err
 		}
 		longest = max(longest, wait)
 	}
-	var maps offloadingv1beta1.NamespaceMapList
-	if err := c.Client.List(ctx, &maps, client.UnsafeDisableDeepCopy); err != nil {
+	removal, err := c.removalDelay(ctx, pod)
+	if err != nil {
 		return 0, err
 	}
-	for i := range maps.Items {
-		provider := placement.OffloadsTo(&maps.Items[i])
-		if provider == "" || present.Has(provider) {
-			continue
-		}
-		wait, err := c.partingDelay(ctx, pod, provider)
-		if err != nil {
-			return 0, err
-		}
-		longest = max(longest, wait)
-	}
+	longest = max(longest, removal)
 	if longest > 0 {
 		return longest, nil
 	}
@@ -122,16 +106,38 @@ func (c *Controller) awaitUnseen(ctx context.Context, pod *corev1.Pod) (longest 
 	return 0, nil
 }
 
-// partingDelay returns how long a pod must wait because a provider that has no VirtualNode any more may have an earlier
-// pod of its name: Liqo drops the VirtualNode as soon as it has requested to remove the namespaces there, and the
-// NamespaceMap once they are gone (placeOf). The provider is not asked, because the new leader does not know the name
-// of the VirtualNode. It counts as silent if it takes longer than partingTime.
-func (c *Controller) partingDelay(ctx context.Context, pod *corev1.Pod, provider string) (time.Duration, error) {
-	remote, err := c.RemoteNamespace(ctx, provider, pod.Namespace)
-	if err != nil || remote == "" {
+// removalDelay returns how long a pod must wait because its namespace is being removed at a provider, which may have an
+// earlier pod of its name: Liqo drops the VirtualNodes of a peering as soon as it has requested to remove the
+// namespaces there, and the NamespaceMap once they are gone (placeOf). The provider is not asked, because the new leader
+// does not know the name of the VirtualNode. It counts as silent if it takes longer than removalTime.
+func (c *Controller) removalDelay(ctx context.Context, pod *corev1.Pod) (time.Duration, error) {
+	var virtualNodes offloadingv1beta1.VirtualNodeList
+	var maps offloadingv1beta1.NamespaceMapList
+	err := errors.Join(c.Client.List(ctx, &virtualNodes, client.UnsafeDisableDeepCopy), c.Client.List(ctx, &maps, client.UnsafeDisableDeepCopy))
+	if err != nil {
 		return 0, err
 	}
-	return c.failoverDelay(ctx, pod, c.Restorer.LeadsSince().Add(partingTime), false)
+	for i := range maps.Items {
+		provider := placement.OffloadsTo(&maps.Items[i])
+		peered := slices.ContainsFunc(virtualNodes.Items, func(vn offloadingv1beta1.VirtualNode) bool {
+			return string(vn.Spec.ClusterID) == provider
+		})
+		if provider == "" || peered {
+			continue
+		}
+		remote, err := c.RemoteNamespace(ctx, provider, pod.Namespace)
+		if err != nil {
+			return 0, err
+		}
+		if remote == "" {
+			continue
+		}
+		wait, err := c.failoverDelay(ctx, pod, c.Restorer.LeadsSince().Add(removalTime), false)
+		if err != nil || wait > 0 {
+			return min(wait, leavingRecheck), err
+		}
+	}
+	return 0, nil
 }
 
 // knowsProviders reports whether this leader knows all providers that had VirtualNodes under the previous one, or has
@@ -150,17 +156,13 @@ func (c *Controller) knowsProviders(ctx context.Context) (bool, error) {
 	}), nil
 }
 
-// unseenDelay returns how long a pod must wait because one VirtualNode may have an earlier pod of its name. A later pod
-// waits for no provider that does not answer: for an hour, one of them would delay the StatefulSets of all.
-func (c *Controller) unseenDelay(ctx context.Context, pod *corev1.Pod, from scheduler.Place, later bool) (time.Duration, error) {
+// unseenDelay returns how long a pod must wait because one VirtualNode may have an earlier pod of its name.
+func (c *Controller) unseenDelay(ctx context.Context, pod *corev1.Pod, from scheduler.Place) (time.Duration, error) {
 	at, err := c.placeOf(ctx, pod, from)
 	if err != nil {
 		return 0, err
 	}
-	reachable := at.known.Confirmed && !at.known.MovesSuspended && at.known.UnreachableSince.IsZero() && at.mapped
 	switch {
-	case later && !reachable:
-		return 0, nil
 	case !at.known.Confirmed, at.known.MovesSuspended:
 		return c.recheck(), nil // Whether it can be reached is known soon.
 	case !at.known.UnreachableSince.IsZero():
@@ -173,14 +175,12 @@ func (c *Controller) unseenDelay(ctx context.Context, pod *corev1.Pod, from sche
 	at.pod.UID, at.pod.Settled, at.pod.Orphan = "", true, false
 	answer := c.Checker.Ask(at.pod)
 	switch {
-	case answer.Err != nil && later:
-		return 0, nil
 	case answer.Err != nil:
 		return c.failoverDelay(ctx, pod, answer.Since, false)
 	case !answer.Known:
 		return leavingRecheck, nil
-	case answer.Present:
-		c.State.ObserveEarlier(at.pod.Name, from, answer.Status != nil)
+	case answer.Present || answer.Remaking:
+		c.State.ObserveEarlier(at.pod.Name, from, answer.Status != nil && !answer.Remaking)
 		return time.Millisecond, nil
 	}
 	return 0, nil

@@ -6,17 +6,17 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kubefake "k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
@@ -214,65 +214,42 @@ func TestTheSuccessorOfAPodThatIsEvictedWhileItIsDeletedWaits(t *testing.T) {
 	})
 }
 
-// The pod of a StatefulSet is force-deleted, the leader of the broker is lost, and then the StatefulSet is scaled up
-// again. The virtual kubelet is down.
-func TestANewLeaderAsksAboutLaterPodsOfStatefulSets(t *testing.T) {
-	named := func(pod *corev1.Pod) { pod.Labels = map[string]string{appsv1.StatefulSetPodNameLabel: pod.Name} }
+// A pod is force-deleted, and its successor created, while no broker leads and the peering with its provider is removed.
+func TestANewLeaderWaitsForNamespacesThatAreBeingRemoved(t *testing.T) {
+	peered := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-z", Name: "z1"}}
+	peered.Spec.ClusterID = "z"
 	for name, tc := range map[string]struct {
-		change func(*corev1.Pod)
-		led    time.Duration
-		answer clienttesting.ReactionFunc
-		waits  bool
+		never   bool
+		objects []client.Object
+		waits   bool
 	}{
-		"a pod of a StatefulSet":         {named, time.Minute, nil, true},
-		"another pod":                    {func(*corev1.Pod) {}, time.Minute, nil, false},
-		"the leader has led for long":    {named, 2 * state.NameMemory, nil, false},
-		"the provider rejects questions": {named, time.Minute, forbidden, false},
-		"the provider does not answer":   {named, time.Minute, noAnswer, false},
+		"it may fail over": {false, nil, true},
+		"it never does":    {true, nil, true},
+		"the peering stays, with a cluster that is no provider of the broker": {true, []client.Object{peered}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newController(t, true, interceptor.Funcs{}, nil, successor(tc.change, func(pod *corev1.Pod) {
-					pod.CreationTimestamp = metav1.Now()
-				}))
-				c.leadsSince(t, time.Now().Add(-tc.led))
-				c.has("q1")
-				c.State.ObserveProbe("q", state.Probe{Began: time.Now(), Ended: time.Now(), Answered: true})
-				there := c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning})
-				if tc.answer != nil {
-					there.PrependReactor("*", "*", tc.answer)
-				}
-				if !tc.waits {
-					require.NotEmpty(t, c.placedWithin(t, 10*time.Second))
-					return
-				}
-				require.Empty(t, c.placedWithin(t, time.Minute))
-				require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
-				require.NotEmpty(t, c.placedWithin(t, time.Minute))
-			})
-		})
-	}
-}
-
-// A pod is force-deleted, and its successor created, while no broker leads and the peering with its provider is removed.
-func TestANewLeaderWaitsForNamespacesThatAreBeingRemoved(t *testing.T) {
-	for name, never := range map[string]bool{"it may fail over": false, "it never does": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+				never := tc.never
 				pod := successor(func(pod *corev1.Pod) {
 					pod.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Minute))
 					if never {
 						pod.Annotations[v1alpha1.FailoverAnnotation] = string(v1alpha1.FailoverNever)
 					}
 				})
-				objects := append(unpeered(), pod)
+				objects := append(append(unpeered(), tc.objects...), pod)
 				c := newController(t, true, interceptor.Funcs{}, nil, objects[1:]...)
 				c.Policies.Defaults.FailoverAfter, c.ProbeInterval = 20*time.Second, time.Second
 				c.leadsSince(t, time.Now())
 				c.has("q1")
 				there := c.connect("q1", corev1.PodStatus{})
 				require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
-				require.Empty(t, c.placedWithin(t, partingTime))
+				if !tc.waits {
+					require.NotEmpty(t, c.placedWithin(t, 10*time.Second))
+					return
+				}
+				_, result := c.reconciled(t, "pod")
+				require.LessOrEqual(t, result.RequeueAfter, leavingRecheck, "it may end at any time")
+				require.Empty(t, c.placedWithin(t, removalTime))
 				require.Equal(t, never, c.placedWithin(t, time.Minute) == "")
 			})
 		})

@@ -11,10 +11,9 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
-// Bounds of the memory of names.
 const (
-	// NameMemory is how long the place of a deleted pod is remembered, maxNames for how many pods of one namespace.
-	NameMemory = time.Hour
+	// nameMemory is how long the place of a deleted pod is remembered, maxNames for how many pods of one namespace.
+	nameMemory = time.Hour
 	maxNames   = 20_000
 )
 
@@ -93,7 +92,7 @@ func (f *Federation) forgetEarlier(name types.NamespacedName) {
 func (f *Federation) expireNames(now time.Time) {
 	for namespace, names := range f.earlier {
 		for name, earlier := range names {
-			if now.Sub(earlier.gone) > NameMemory {
+			if now.Sub(earlier.gone) > nameMemory {
 				f.forgetEarlier(types.NamespacedName{Namespace: namespace, Name: name})
 			}
 		}

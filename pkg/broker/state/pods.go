@@ -199,7 +199,8 @@ func (f *Federation) ObserveAssigned(of *corev1.Pod, at scheduler.Place) {
 }
 
 // evictedThere reports whether the provider of a pod has evicted or deleted it. An eviction here writes the same
-// condition, but before it deletes the pod (addConditionAndDeletePod in Kubernetes' pkg/registry/core/pod/storage).
+// condition, and then deletes the pod (addConditionAndDeletePod in Kubernetes' pkg/registry/core/pod/storage). One of a
+// pod that is being deleted already counts as the provider's: the name of the pod is free 30 s later then.
 func (p *pod) evictedThere(of *corev1.Pod) bool {
 	return (of.DeletionTimestamp == nil || p.deleting) && placement.DisruptedThere(of)
 }

@@ -65,14 +65,9 @@ func realWorldMutants() []tested {
 			`of.DeletionTimestamp == nil &&`,
 		}, "pkg/broker/pods", "TestTheSuccessorOfAPodThatIsEvictedWhileItIsDeletedWaits"},
 		{mutant{
-			"a new leader knows of no StatefulSet that an earlier pod is gone", "pkg/broker/pods/earlier.go",
-			`later && !remembered ||`,
-			`later ||`,
-		}, "pkg/broker/pods", "TestANewLeaderAsksAboutLaterPodsOfStatefulSets"},
-		{mutant{
 			"a new leader waits for no namespace that is being removed", "pkg/broker/pods/earlier.go",
-			`if err != nil || remote == "" {`,
-			`if err != nil || remote != "" || remote == "" {`,
+			`longest = max(longest, removal)`,
+			`_ = removal`,
 		}, "pkg/broker/pods", "TestANewLeaderWaitsForNamespacesThatAreBeingRemoved"},
 		{mutant{
 			"the exit code of a command is lost", "pkg/kubeletapi/routes.go",
