@@ -179,7 +179,7 @@ containers: containerd ## Pods in real containers, over two hops: a kubelet and 
 # After nftables: two installations at once would wait for one lock, and fail.
 containerd: nftables ## Install Debian's containerd, runc, CNI plugins and busybox, if there are none; without them the suite with real containers is skipped
 	@{ command -v containerd && command -v runc && command -v busybox && test -x /usr/lib/cni/ptp; } >/dev/null || { apt-get update && \
-		DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends containerd runc containernetworking-plugins busybox-static; } \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y --no-remove --no-install-recommends containerd runc containernetworking-plugins busybox-static; } \
 		|| echo 'there is no containerd: pods in real containers are skipped'
 
 nftables: ## Install Debian's nft, if there is none; without it the suite whose packets are real is skipped

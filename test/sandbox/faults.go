@@ -157,14 +157,9 @@ func (s *Sandbox) Restart(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	if c.machine != nil {
-		for _, part := range []string{"containerd", "kubelet"} {
-			if component != "" && component != part {
-				continue
-			}
-			if err := c.machine.Restart(ctx, part); err != nil {
-				return err
-			}
+	if c.machine != nil && (component == "" || c.machine.Processes()[component] != nil) {
+		if err := c.machine.Restart(ctx, component); err != nil {
+			return err
 		}
 	}
 	if component != "" {
@@ -201,7 +196,7 @@ func (s *Sandbox) Link(ctx context.Context, a, b string, up bool) error {
 	if !direct && !slices.Contains(s.providersOf(ca), b) && !slices.Contains(s.providersOf(cb), a) {
 		return fmt.Errorf("%s and %s are not connected", a, b)
 	}
-	if s.internet != nil {
+	if s.opts.Packets {
 		return packets.SetLink(ca.node, cb.node, up)
 	}
 	return setLink(ctx, ca, cb, up)

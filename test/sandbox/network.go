@@ -29,7 +29,7 @@ func (s *Sandbox) connectNetworks(ctx context.Context, a, b *Cluster) error {
 			return fmt.Errorf("network of %s to %s: %w", pair[0].Name, pair[1].Name, err)
 		}
 	}
-	if s.internet != nil {
+	if s.opts.Packets {
 		return connectGateways(ctx, a, b)
 	}
 	return setLink(ctx, a, b, true)

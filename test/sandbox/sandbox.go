@@ -43,7 +43,7 @@ type Sandbox struct {
 	stopRun    context.CancelFunc
 	background *errgroup.Group
 	control    *controlServer
-	// internet connects the host nodes; nil unless packets are real.
+	// internet connects the host nodes, or the real ones; nil unless packets or containers are real.
 	internet *packets.Network
 	// proxy is the binary of kube-proxy, nodes the directory with the programs of real nodes.
 	proxy, nodes string

@@ -65,7 +65,7 @@ func Claim(name string) (string, error) {
 	if alive {
 		return "", fmt.Errorf("a sandbox %q is up already (pid %d): take it down first, or choose another --name", name, owner.PID)
 	}
-	if err := os.RemoveAll(dir); err != nil {
+	if err := errors.Join(containers.RemoveCgroups(cgroupOf(dir)), os.RemoveAll(dir)); err != nil {
 		return "", err
 	}
 	if err := os.MkdirAll(filepath.Join(dir, recordsDir), 0o700); err != nil {

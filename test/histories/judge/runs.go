@@ -269,7 +269,7 @@ func (r *Record) maybeUnseen(record []Change, ran, again run) bool {
 	}
 	return r.deletedAt(ran.provider, record[0].Object().GetUID(), span{ran.from, ran.to.Add(reported)}) ||
 		slices.ContainsFunc(r.faultsAt(ran.provider, "part"), func(s span) bool {
-			return s.from.Before(again.from) && s.to.After(ran.from)
+			return s.from.Before(again.from) && s.to.After(ran.to.Add(-reported))
 		})
 }
 

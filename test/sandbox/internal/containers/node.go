@@ -2,6 +2,7 @@ package containers
 
 import (
 	"context"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"net"
@@ -11,11 +12,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/controlplane"
@@ -52,8 +56,13 @@ type Config struct {
 // Machine is a running node.
 type Machine struct {
 	cfg Config
-	// first is the first process of the namespaces. The others are in them.
-	first, runtime, kubelet *proc.Process
+	// first is the first process of the namespaces. The others are in them, and end with it.
+	first *proc.Process
+
+	restarting sync.Mutex
+	mu         sync.Mutex
+	// runtime and kubelet are guarded by mu.
+	runtime, kubelet *proc.Process
 }
 
 // Possible returns nil if this process may start nodes, else the reason.
@@ -69,11 +78,26 @@ func Possible() error {
 	if _, err := os.Stat(filepath.Join(plugins, "ptp")); err != nil {
 		return fmt.Errorf("containers need CNI plugins (Debian's package containernetworking-plugins): %w", err)
 	}
-	if _, err := os.Stat(busybox); err != nil {
+	if err := isStatic(busybox); err != nil {
 		return fmt.Errorf("containers need a static busybox (Debian's package busybox-static): %w", err)
 	}
 	if dirs, err := hierarchies("cgroup"); err != nil || len(dirs) == 0 {
 		return errors.Join(errors.New("containers need cgroups v1, and no controller is mounted"), err)
+	}
+	return nil
+}
+
+// isStatic returns nil if a program needs no other file: an image has none.
+func isStatic(path string) error {
+	program, err := elf.Open(path)
+	if err != nil {
+		return err
+	}
+	defer program.Close()
+	for _, p := range program.Progs {
+		if p.Type == elf.PT_INTERP {
+			return fmt.Errorf("%s is linked dynamically", path)
+		}
 	}
 	return nil
 }
@@ -104,20 +128,30 @@ func Start(ctx context.Context, cfg Config) (*Machine, error) {
 
 // Processes returns the processes of the node, by the names of their components.
 func (m *Machine) Processes() map[string]*proc.Process {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	return map[string]*proc.Process{"node": m.first, "containerd": m.runtime, "kubelet": m.kubelet}
 }
 
-// Restart starts the kubelet or the runtime again, whether it runs or not.
+// Restart starts containerd or the kubelet again, whether it runs or not; both for "", with the runtime first.
 func (m *Machine) Restart(ctx context.Context, component string) error {
-	switch component {
-	case "kubelet":
-		m.kubelet.Kill()
-		return m.startKubelet(ctx)
-	case "containerd":
-		m.runtime.Kill()
-		return m.startRuntime(ctx)
+	m.restarting.Lock()
+	defer m.restarting.Unlock()
+	if !m.first.Running() || component == "node" {
+		return fmt.Errorf("%s: a node is not restarted as a whole, take the sandbox down and up again", m.cfg.Name)
 	}
-	return fmt.Errorf("%s: %s is not restarted without its node", m.cfg.Name, component)
+	of := m.Processes()
+	if component == "" || component == "containerd" {
+		of["containerd"].Kill()
+		if err := m.startRuntime(ctx); err != nil {
+			return err
+		}
+	}
+	if component == "" || component == "kubelet" {
+		of["kubelet"].Kill()
+		return m.startKubelet(ctx)
+	}
+	return nil
 }
 
 func (m *Machine) file(elem ...string) string {
@@ -163,10 +197,14 @@ const socket = "/run/containerd/containerd.sock"
 // Socket is where the runtime serves, as other processes of this machine see it.
 func (m *Machine) Socket() string { return fmt.Sprintf("/proc/%d/root%s", m.first.PID, socket) }
 
-func (m *Machine) startRuntime(ctx context.Context) (err error) {
-	if m.runtime, err = m.start("containerd", "containerd", "--config="+m.file("containerd.toml")); err != nil {
+func (m *Machine) startRuntime(ctx context.Context) error {
+	runtime, err := m.start("containerd", "containerd", "--config="+m.file("containerd.toml"))
+	if err != nil {
 		return err
 	}
+	m.mu.Lock()
+	m.runtime = runtime
+	m.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	conn, err := grpc.NewClient("unix://"+m.Socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -175,14 +213,19 @@ func (m *Machine) startRuntime(ctx context.Context) (err error) {
 	}
 	defer conn.Close()
 	client := runtimev1.NewRuntimeServiceClient(conn)
-	return m.runtime.WaitFor(ctx, func(ctx context.Context) error {
+	return runtime.WaitFor(ctx, func(ctx context.Context) error {
 		_, err := client.Version(ctx, &runtimev1.VersionRequest{}) // A kubelet that starts asks this once.
+		if status.Code(err) == codes.Unimplemented {
+			// Its CRI plugin has failed, which is final. "Too many open files" means that fs.inotify.max_user_instances
+			// are in use, by other sandboxes.
+			runtime.Kill()
+		}
 		return err
 	})
 }
 
-func (m *Machine) startKubelet(ctx context.Context) (err error) {
-	m.kubelet, err = m.start("kubelet", m.cfg.Kubelet,
+func (m *Machine) startKubelet(ctx context.Context) error {
+	kubelet, err := m.start("kubelet", m.cfg.Kubelet,
 		"--config="+m.file("kubelet.yaml"), "--kubeconfig="+m.file("kubeconfig"), "--hostname-override="+m.cfg.Name,
 		"--node-ip="+m.cfg.Network.Address.String(), "--root-dir="+m.file("kubelet"), "--cert-dir="+m.file("pki"),
 		"--node-labels="+strings.Join(m.cfg.Labels, ","),
@@ -190,9 +233,12 @@ func (m *Machine) startKubelet(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	m.mu.Lock()
+	m.kubelet = kubelet
+	m.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	return m.kubelet.WaitFor(ctx, func(ctx context.Context) error {
+	return kubelet.WaitFor(ctx, func(ctx context.Context) error {
 		conn, err := m.cfg.Network.DialContext(ctx, "tcp", net.JoinHostPort(m.cfg.Network.Address.String(), "10250"))
 		if err != nil {
 			return err
