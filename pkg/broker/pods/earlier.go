@@ -2,7 +2,6 @@ package pods
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -113,9 +112,10 @@ func (c *Controller) awaitUnseen(ctx context.Context, pod *corev1.Pod) (longest 
 func (c *Controller) removalDelay(ctx context.Context, pod *corev1.Pod) (time.Duration, error) {
 	var virtualNodes offloadingv1beta1.VirtualNodeList
 	var maps offloadingv1beta1.NamespaceMapList
-	err := errors.Join(c.Client.List(ctx, &virtualNodes, client.UnsafeDisableDeepCopy), c.Client.List(ctx, &maps, client.UnsafeDisableDeepCopy))
-	if err != nil {
-		return 0, err
+	for _, list := range []client.ObjectList{&virtualNodes, &maps} {
+		if err := c.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return 0, err
+		}
 	}
 	for i := range maps.Items {
 		provider := placement.OffloadsTo(&maps.Items[i])
