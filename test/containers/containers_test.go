@@ -91,10 +91,11 @@ func testPeople(t *testing.T, f *federation) {
 // testTerminal runs a shell with a terminal, whose size changes.
 func testTerminal(t *testing.T, f *federation, pod string) {
 	t.Helper()
+	const watched = `while true; do now=$(stty size); [ "$now" = "$last" ] || echo "size $now"; last=$now; sleep 0.1; done`
 	target := f.consumer.Kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{
 			Container: "main", Stdin: true, Stdout: true, TTY: true,
-			Command: []string{"sh", "-c", `while true; do now=$(stty size); [ "$now" = "$last" ] || echo "size $now"; last=$now; sleep 0.1; done`},
+			Command: []string{"sh", "-c", watched},
 		}, scheme.ParameterCodec).URL()
 	executor, err := remotecommand.NewSPDYExecutor(f.consumer.Config, http.MethodPost, target)
 	require.NoError(t, err)
