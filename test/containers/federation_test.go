@@ -196,20 +196,5 @@ func (f *federation) gone(t *testing.T, name string) {
 // eventually waits until a condition holds.
 func eventually(t *testing.T, holds func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := holds(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			require.NoError(t, err)
-			return
-		}
-	}
+	require.NoError(t, sandbox.Eventually(t.Context(), patience, holds))
 }

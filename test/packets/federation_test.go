@@ -88,21 +88,7 @@ func wholeOnly(t *testing.T) {
 // eventually calls check until it returns nil.
 func eventually(t *testing.T, timeout time.Duration, check func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), sandbox.Crowded(timeout))
-	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := check(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			require.NoError(t, err)
-		case <-tick.C:
-		}
-	}
+	require.NoError(t, sandbox.Eventually(t.Context(), timeout, check))
 }
 
 // namespace creates a namespace in a cluster, and offloads it to the clusters whose resources it uses.

@@ -30,6 +30,14 @@ func poll(ctx context.Context, check func(context.Context) error) error {
 	}
 }
 
+// Eventually calls check until it returns nil, or returns its last error after a timeout that is longer on an overloaded
+// machine (Crowded).
+func Eventually(ctx context.Context, timeout time.Duration, check func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, Crowded(timeout))
+	defer cancel()
+	return poll(ctx, check)
+}
+
 // splitImage splits NAME:TAG.
 func splitImage(image string) (name, tag string) {
 	i := strings.LastIndexByte(image, ':')
