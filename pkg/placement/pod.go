@@ -114,6 +114,14 @@ func TerminalPhase(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
+// Started reports whether a container of a pod was started.
+func Started(status *corev1.PodStatus) bool {
+	return status.Phase == corev1.PodRunning ||
+		slices.ContainsFunc(slices.Concat(status.InitContainerStatuses, status.ContainerStatuses), func(s corev1.ContainerStatus) bool {
+			return s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil
+		})
+}
+
 // Taken reports whether a provider has begun to run a pod, which may then be Pending for as long as its init containers
 // and its images take: one of its containers was started, or its sandbox is ready and no container fails to be created.
 // A kubelet writes statuses of all containers whenever it writes that the sandbox is ready (generateAPIPodStatus in

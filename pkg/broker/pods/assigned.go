@@ -223,7 +223,7 @@ func (c *Controller) pendingSince(pod *corev1.Pod) time.Time {
 // both by the clock of the broker. The time in the status is by the provider's clock. When the pod is Ready depends on
 // its own probes.
 func (c *Controller) measureStart(pod *corev1.Pod) {
-	if !started(&pod.Status) || !c.assignedByThisLeader(pod) {
+	if !placement.Started(&pod.Status) || !c.assignedByThisLeader(pod) {
 		return
 	}
 	took := max(0, c.Clock.Since(v1alpha1.AssignedAt(pod)))

@@ -32,7 +32,7 @@ const (
 // runsOnce reports whether a pod must not be started at another provider: Kubernetes never starts a container of a pod
 // with restartPolicy Never again. kubectl drain, and the loss of a Node, end it as Failed, and its Job decides.
 func runsOnce(pod *corev1.Pod) bool {
-	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever && (started(&pod.Status) || isDisrupted(pod))
+	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever && (placement.Started(&pod.Status) || isDisrupted(pod))
 }
 
 func isDisrupted(pod *corev1.Pod) bool {
@@ -43,7 +43,7 @@ func isDisrupted(pod *corev1.Pod) bool {
 // startedOnce reports whether a pod runs once, and has started at its provider, which is not known here yet. One that
 // is being deleted ends in any case.
 func startedOnce(pod *corev1.Pod, there *corev1.PodStatus) bool {
-	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever && pod.DeletionTimestamp == nil && !runsOnce(pod) && started(there)
+	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever && pod.DeletionTimestamp == nil && !runsOnce(pod) && placement.Started(there)
 }
 
 // markDisrupted writes the condition by which Jobs know that a pod has not failed by itself.

@@ -170,9 +170,16 @@ func TestAPodThatRunsOnceIsNotStartedElsewhere(t *testing.T) {
 
 // The node there died, and Liqo's controller has made the pod again: its status shows no trace of its run.
 func TestAPodThatRunsOnceAndThatItsProviderMakesAgainIsNotStartedElsewhere(t *testing.T) {
+	for name, assigned := range map[string]time.Duration{"assigned by this leader": time.Minute, "by the leader before": -time.Minute} {
+		t.Run(name, func(t *testing.T) { isNotStartedElsewhere(t, time.Now().Add(assigned)) })
+	}
+}
+
+func isNotStartedElsewhere(t *testing.T, assigned time.Time) {
+	t.Helper()
 	c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodRunning, func(pod *corev1.Pod) {
 		pod.Spec.RestartPolicy, pod.Spec.Containers = corev1.RestartPolicyNever, cpus("1")
-		pod.Annotations[v1alpha1.AssignedAtAnnotation] = time.Now().Add(time.Minute).Format(time.RFC3339Nano)
+		pod.Annotations[v1alpha1.AssignedAtAnnotation] = assigned.Format(time.RFC3339Nano)
 	}))
 	c.also("p")
 	c.reachable()

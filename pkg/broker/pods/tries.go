@@ -42,19 +42,11 @@ func (c *Controller) triesAfter(ctx context.Context, pod *corev1.Pod, virtualNod
 
 // forgetTries removes the tries of a pod when one of its containers was started.
 func (c *Controller) forgetTries(ctx context.Context, pod *corev1.Pod) error {
-	if _, tried := pod.Annotations[v1alpha1.TriesAnnotation]; !tried || !started(&pod.Status) {
+	if _, tried := pod.Annotations[v1alpha1.TriesAnnotation]; !tried || !placement.Started(&pod.Status) {
 		return nil
 	}
 	c.Log.V(1).Info("Pod has started, forgetting its failed tries", "pod", client.ObjectKeyFromObject(pod))
 	return c.write.Patch(ctx, pod, map[string]any{"annotations": map[string]any{v1alpha1.TriesAnnotation: nil}})
-}
-
-// started reports whether a container of a pod was started.
-func started(status *corev1.PodStatus) bool {
-	return status.Phase == corev1.PodRunning ||
-		slices.ContainsFunc(slices.Concat(status.InitContainerStatuses, status.ContainerStatuses), func(s corev1.ContainerStatus) bool {
-			return s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil
-		})
 }
 
 // unassignable returns why no provider was chosen: with BackOff, one may be again when the delay of a try is over.

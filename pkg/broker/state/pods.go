@@ -116,7 +116,7 @@ func (f *Federation) Pod(uid types.UID) Pod {
 	of := Pod{
 		HasAccount: p.account != (scheduler.Account{}), Assumed: p.assumed, Uncertain: p.uncertain, Left: p.left,
 		EvictedAt: p.evictedAt, GoneSince: p.goneSince, SeenThere: p.there == PodThere, NameFree: p.nameFree,
-		Started: p.startCounted, PendingAgain: p.start.pendingAgain,
+		Started: p.start.started, PendingAgain: p.start.pendingAgain,
 	}
 	of.ReservedAt, of.ReservedSince = f.reservedFor(uid)
 	return of
@@ -130,6 +130,8 @@ type start struct {
 	// wait for its containers: the provider has made it again. It is zero if it does not wait again.
 	taken        bool
 	pendingAgain time.Time
+	// started means that a container of the pod was started there.
+	started bool
 	// unmade means that the provider has had only its ShadowPod for too long.
 	unmade bool
 }
@@ -209,6 +211,7 @@ func (s *start) observe(of *corev1.Pod, at scheduler.Place, now time.Time) {
 	if assignment := v1alpha1.Assignment(at.VirtualNode, of); s.assignment != assignment {
 		*s = start{assignment: assignment}
 	}
+	s.started = s.started || placement.Started(&of.Status)
 	switch {
 	case placement.Taken(&of.Status):
 		s.taken, s.pendingAgain = true, time.Time{}

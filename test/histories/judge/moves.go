@@ -28,7 +28,7 @@ func (r *Record) judgeMoves(record []Change, runs []run) (faults []string) {
 			faults = append(faults, fmt.Sprintf("%s leaves %s at %s by %s, which cannot be reached, and there is room nowhere else",
 				before.Name, from, r.at(c.At), c.By))
 		}
-		if !r.mayMove(before, from, c.At, runs) {
+		if !r.mayMove(record, before, from, c.At, runs) {
 			faults = append(faults, fmt.Sprintf("%s leaves %s at %s by %s without a cause: %s", before.Name, from, r.at(c.At), c.By,
 				after.Annotations[v1alpha1.DecisionAnnotation]))
 		}
@@ -36,19 +36,28 @@ func (r *Record) judgeMoves(record []Change, runs []run) (faults []string) {
 	return faults
 }
 
-func (r *Record) mayMove(pod *corev1.Pod, from place, at time.Time, runs []run) bool {
+func (r *Record) mayMove(record []Change, pod *corev1.Pod, from place, at time.Time, runs []run) bool {
 	never := pod.Annotations[v1alpha1.FailoverAnnotation] == string(v1alpha1.FailoverNever)
 	if !never && r.mayFailOver(from.provider, at) || r.isPlanned(from, at) || isRefused(pod, from.virtualNode) {
 		return true
 	}
 	idle, err := time.Parse(time.RFC3339Nano, pod.Annotations[v1alpha1.AssignedAtAnnotation])
 	for _, one := range runs {
-		if one.provider == providerOf(pod) && one.from.Before(at.Add(-r.Times.ProbeInterval)) {
+		noticed := at.Add(-r.Times.ProbeInterval)
+		if one.provider == providerOf(pod) && one.from.Before(noticed) && (one.to.After(noticed) || isShown(record, one, at)) {
 			idle = latestOf(idle, one.to)
 		}
 	}
 	return err == nil && pod.Status.Phase == corev1.PodPending && at.Sub(idle) >= r.Times.PendingTimeout-time.Second &&
 		!r.preparedAt(from.provider, pod.UID, at.Add(-r.Times.ProbeInterval))
+}
+
+// isShown reports whether it was known here by then that a pod runs, or has run: its virtual kubelet may be down.
+func isShown(record []Change, one run, then time.Time) bool {
+	return slices.ContainsFunc(record, func(c Change) bool {
+		pod, is := c.After.(*corev1.Pod)
+		return is && pod.Status.Phase == corev1.PodRunning && c.At.After(one.from) && c.At.Before(then)
+	})
 }
 
 // preparedAt reports whether a provider had created the sandbox of a pod by then, so that its containers start next.

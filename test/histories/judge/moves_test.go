@@ -67,6 +67,28 @@ func TestNoPodIsAssignedToAProviderThatIsClosed(t *testing.T) {
 	}
 }
 
+// Seed 64682 of the histories: a pod starts at its provider while its virtual kubelet is down, and is drained there. It is
+// Pending here all the time, and leaves once the provider shows that it does not run.
+func TestARunThatIsNotShownDoesNotProlongPending(t *testing.T) {
+	began := time.Now()
+	after := func(seconds float64) time.Time { return began.Add(time.Duration(seconds * float64(time.Second))) }
+	before, left, shown := pod("shop", "web", corev1.PodPending), pod("shop", "web", corev1.PodPending), pod("shop", "web", corev1.PodRunning)
+	for _, p := range []*corev1.Pod{before, shown} {
+		p.Labels = map[string]string{v1alpha1.VirtualNodeLabel: "p0-a", v1alpha1.ProviderLabel: "p0"}
+		p.Annotations = map[string]string{v1alpha1.AssignedAtAnnotation: after(11.6).Format(time.RFC3339Nano)}
+	}
+	r := &Record{
+		Began: began, Providers: []*Provider{{ID: "p0", Slices: []Slice{{VirtualNode: "p0-a"}}}},
+		Times: Times{ProbeInterval: time.Second, PendingTimeout: 44 * time.Second},
+	}
+	move := []Change{{At: after(55.7), Before: before, After: left}}
+	ended := run{span: span{after(33.5), after(51.3)}, provider: "p0"}
+	assert.Empty(t, r.judgeMoves(move, []run{ended}))
+	assert.Len(t, r.judgeMoves(move, []run{{span: span{after(33.5), after(90)}, provider: "p0"}}), 1, "it runs")
+	seen := append([]Change{{At: after(40), Before: before, After: shown}}, move...)
+	assert.Len(t, r.judgeMoves(seen, []run{ended}), 1, "its virtual kubelet showed that it ran")
+}
+
 // Seed 710 of chaos: the API server of a provider is restarted, and answers 2 s before the restart has ended.
 func TestAProviderThatIsBeingRestartedMayAnswer(t *testing.T) {
 	began := time.Now()

@@ -156,9 +156,19 @@ func realWorldMutants() []tested {
 		}, "pkg/broker/pods", "TestAPodOfAnUnreachableProviderStaysUntilAnotherOneFits"},
 		{mutant{
 			"a pod that runs once is started again by a move", "pkg/broker/pods/disruption.go",
-			`return pod.Spec.RestartPolicy == corev1.RestartPolicyNever && (started`,
-			`return false && (started`,
+			`return pod.Spec.RestartPolicy == corev1.RestartPolicyNever && (placement.Started`,
+			`return false && (placement.Started`,
 		}, "pkg/broker/pods", "TestAPodThatRunsOnceIsNotStartedElsewhere"},
+		{mutant{
+			"a new leader does not know which pods have run", "pkg/broker/state/pods.go",
+			`Started: p.start.started,`,
+			`Started: p.startCounted,`,
+		}, "pkg/broker/pods", "TestAPodThatRunsOnceAndThatItsProviderMakesAgainIsNotStartedElsewhere"},
+		{mutant{
+			"the successor of a completed pod waits for its virtual kubelet", "pkg/broker/pods/earlier.go",
+			`(!answer.Present || answer.Over):`,
+			`!answer.Present:`,
+		}, "pkg/broker/pods", "TestTheSuccessorOfAPodThatHasCompletedDoesNotWaitForItsShadowPod"},
 		{mutant{
 			"a pod is removed without a terminal phase", "pkg/broker/pods/status.go",
 			`if !placement.Terminal(pod) {`,
