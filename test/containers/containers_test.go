@@ -21,9 +21,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+	kubelettypes "k8s.io/kubelet/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -37,7 +39,7 @@ func TestContainers(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, *federation){
 			"logs, exec, cp and port-forward": testPeople, "init and sidecar containers, hooks and volumes": testParts,
 			"a container exceeds its memory": testMemory, "a container crashes": testCrashes, "an image does not exist": testNoImage,
-			"a pod ends gracefully": testEnds, "a Job and its failure policy": testJob, "a probe fails": testProbe,
+			"names are resolved": testNames, "images are pulled": testPulls, "a pod ends gracefully": testEnds, "a Job and its failure policy": testJob, "a probe fails": testProbe,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -220,6 +222,79 @@ func testParts(t *testing.T, f *federation) {
 	})
 }
 
+// testNames requires that a pod reaches a Service by its name, at the provider that runs both its pod and its client.
+func testNames(t *testing.T, f *federation) {
+	together := func(pod *corev1.Pod) {
+		pod.Annotations = map[string]string{"brokering.liqo.io/filter": "provider.id == '" + f.providers[0].Name + "'"}
+	}
+	f.create(t, shell("named", "", together, func(pod *corev1.Pod) {
+		pod.Labels, pod.Spec.Containers[0].Image = map[string]string{"app": "named"}, sandbox.ImageWeb
+		pod.Spec.Containers[0].Command = nil
+	}), shell("client", serve, together), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "named"},
+		Spec: corev1.ServiceSpec{
+			Selector: map[string]string{"app": "named"},
+			Ports:    []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(sandbox.WebPort)}},
+		},
+	})
+	f.becomes(t, "named", ready)
+	f.becomes(t, "client", ready)
+	// The -T of Debian's wget crashes.
+	const get = `name=$0.$(awk '/^search/ {print $2}' /etc/resolv.conf)
+		address=$(nslookup $name | awk '/^Name:/ {found=1} found && /^Address/ {print $2; exit}')
+		[ -n "$address" ] && timeout 5 wget -q -O - http://$address`
+	run := func(ctx context.Context, service string) (string, error) {
+		return f.try(ctx, f.consumer, "", "exec", "-n", namespace, "client", "--", "sh", "-c", get, service)
+	}
+	eventually(t, func(ctx context.Context) error {
+		out, err := run(ctx, "named")
+		if err == nil && !strings.Contains(out, `"pod":"named"`) {
+			err = fmt.Errorf("the Service answers %q", out)
+		}
+		return err
+	})
+	_, err := run(t.Context(), "no-such-name")
+	require.ErrorContains(t, err, "exit status 1")
+}
+
+// testPulls pulls images from a registry: with a pull secret of the consumer, by tag and by digest, and in vain.
+func testPulls(t *testing.T, f *federation) {
+	image := func(ref string, secrets ...string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.Spec.Containers[0].Image, pod.Spec.Containers[0].ImagePullPolicy = ref, corev1.PullAlways
+			for _, name := range secrets {
+				pod.Spec.ImagePullSecrets = append(pod.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
+			}
+		}
+	}
+	credentials := fmt.Sprintf(`{"auths":{%q:{"username":%q,"password":%q}}}`, sandbox.RegistryName, sandbox.RegistryUser, sandbox.RegistryPassword)
+	f.create(t, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pull"}, Type: corev1.SecretTypeDockerConfigJson,
+		Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(credentials)},
+	}, shell("public", serve, image(sandbox.ImagePublic)), shell("private", serve, image(sandbox.ImagePrivate, "pull")),
+		shell("denied", serve, image(sandbox.ImagePrivate)), shell("no-tag", serve, image(sandbox.RegistryName+"/public/busybox:none")))
+	f.becomes(t, "private", ready)
+	public := f.becomes(t, "public", ready)
+	digest := public.Status.ContainerStatuses[0].ImageID
+	require.Contains(t, digest, sandbox.RegistryName+"/public/busybox@sha256:")
+	f.create(t, shell("digest", serve, image(digest)))
+	f.becomes(t, "digest", ready)
+	for name, why := range map[string]string{"denied": "401 Unauthorized", "no-tag": "not found"} {
+		last := ""
+		f.becomes(t, name, func(pod *corev1.Pod) error {
+			for _, s := range pod.Status.ContainerStatuses { // There are none while it moves to the other provider.
+				if s.State.Waiting != nil && s.State.Waiting.Message != "" {
+					last = s.State.Waiting.Message
+				}
+			}
+			if !strings.Contains(last, why) {
+				return fmt.Errorf("the last message is %q", last)
+			}
+			return nil
+		})
+	}
+}
+
 func testMemory(t *testing.T, f *federation) {
 	f.create(t, shell("memory", "x=a; while true; do x=$x$x; done", func(pod *corev1.Pod) {
 		pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("16Mi")}
@@ -349,7 +424,7 @@ func testCounts(t *testing.T, f *federation) {
 		}
 		running := 0
 		for _, c := range f.providers {
-			ids, err := runningIn(ctx, c)
+			ids, err := f.runningIn(ctx, c)
 			if err != nil {
 				return err
 			}
@@ -367,15 +442,18 @@ func testCounts(t *testing.T, f *federation) {
 	})
 }
 
-// runningIn returns the ids of the containers that run at a cluster, as its runtime says.
-func runningIn(ctx context.Context, c *sandbox.Cluster) (ids []string, err error) {
+// runningIn returns the ids of the consumer's containers that run at a cluster, as its runtime says.
+func (f *federation) runningIn(ctx context.Context, c *sandbox.Cluster) (ids []string, err error) {
 	conn, err := grpc.NewClient("unix://"+c.Runtime(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
 	list, err := runtimev1.NewRuntimeServiceClient(conn).ListContainers(ctx, &runtimev1.ListContainersRequest{
-		Filter: &runtimev1.ContainerFilter{State: &runtimev1.ContainerStateValue{State: runtimev1.ContainerState_CONTAINER_RUNNING}},
+		Filter: &runtimev1.ContainerFilter{
+			State:         &runtimev1.ContainerStateValue{State: runtimev1.ContainerState_CONTAINER_RUNNING},
+			LabelSelector: map[string]string{kubelettypes.KubernetesPodNamespaceLabel: f.remoteNamespace()},
+		},
 	})
 	if err != nil {
 		return nil, err

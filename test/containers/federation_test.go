@@ -135,12 +135,17 @@ func (f *federation) create(t *testing.T, objects ...client.Object) {
 func (f *federation) at(ctx context.Context, name string) (*sandbox.Cluster, *corev1.Pod) {
 	for _, c := range f.providers {
 		var pod corev1.Pod
-		key := client.ObjectKey{Namespace: f.broker.RemoteNamespace(f.consumer.RemoteNamespace(namespace)), Name: name}
+		key := client.ObjectKey{Namespace: f.remoteNamespace(), Name: name}
 		if err := c.Client.Get(ctx, key, &pod); err == nil {
 			return c, &pod
 		}
 	}
 	return nil, nil
+}
+
+// remoteNamespace is the namespace at the providers.
+func (f *federation) remoteNamespace() string {
+	return f.broker.RemoteNamespace(f.consumer.RemoteNamespace(namespace))
 }
 
 // becomes waits until a pod at the consumer is as it should be.

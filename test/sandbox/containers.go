@@ -11,18 +11,33 @@ import (
 	"net/http"
 	"net/netip"
 	"path/filepath"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/binaries"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/containers"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/liqochart"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/registry"
 )
 
 // ImageBusybox has a shell and the usual programs. It needs Options.Containers.
 const ImageBusybox = containers.BusyboxImage
+
+// Images in the registry that all nodes of a sandbox with containers pull from, with the files of ImageBusybox.
+const (
+	// ImagePublic can be pulled by everyone, ImagePrivate with RegistryUser and RegistryPassword.
+	ImagePublic  = containers.RegistryName + "/public/busybox:1"
+	ImagePrivate = containers.RegistryName + "/private/busybox:1"
+	// RegistryName is the registry in the names of images, and in pull secrets.
+	RegistryName     = containers.RegistryName
+	RegistryUser     = registry.User
+	RegistryPassword = registry.Password
+)
 
 // ContainersPossible returns nil if this process may start a sandbox with containers, else the reason.
 func ContainersPossible() error { return containers.Possible() }
@@ -36,6 +51,29 @@ func (s *Sandbox) prepareContainers(ctx context.Context) (err error) {
 		return err
 	}
 	s.proxy = filepath.Join(s.nodes, binaries.KubeProxy)
+	return s.runRegistry(ctx)
+}
+
+// runRegistry serves the registry, and pushes its images.
+func (s *Sandbox) runRegistry(ctx context.Context) (err error) {
+	if s.registry, err = registry.Start(); err != nil {
+		return err
+	}
+	s.background.Go(func() error {
+		<-s.runCtx.Done()
+		return s.registry.Close()
+	})
+	for _, ref := range []string{ImagePublic, ImagePrivate} {
+		// Each has an ID of its own: a kubelet that has pulled an image with credentials asks the registry again for each
+		// pod with an image of that ID, also one that was imported (pkg/kubelet/images/pullmanager in Kubernetes).
+		image, err := containers.Busybox(ref)
+		if err != nil {
+			return err
+		}
+		if err := s.registry.Push(ctx, strings.TrimPrefix(ref, RegistryName+"/"), image); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -44,6 +82,9 @@ func cgroupOf(dir string) string {
 	sum := sha256.Sum256([]byte(dir))
 	return "liqo-broker-vk-" + hex.EncodeToString(sum[:])[:12] + "-"
 }
+
+// registryPort is where the runtime of a node finds the registry, at the address of the node.
+const registryPort = 5000
 
 // apiServerPort is where pods and the Service "kubernetes" find the API server, at the address of the node.
 const apiServerPort = 6443
@@ -58,16 +99,22 @@ func (c *Cluster) runMachine(ctx context.Context) (err error) {
 	if err := c.machineNetwork.Forward(address, fmt.Sprintf("127.0.0.1:%d", c.plane.APIPort())); err != nil {
 		return err
 	}
+	registry := net.JoinHostPort(c.machineNetwork.Address.String(), fmt.Sprint(registryPort))
+	if err := c.machineNetwork.Forward(registry, s.registry.Address()); err != nil {
+		return err
+	}
 	if err := c.publishAPIServer(ctx); err != nil {
 		return err
 	}
 	cfg := containers.Config{
 		Cluster: c.plane, ClusterName: c.Name, Name: c.MachineNode(), Dir: c.dir("node"), LogDir: c.dir("logs"), Group: s.group,
 		Kubelet: filepath.Join(s.nodes, binaries.Kubelet), Node: filepath.Join(s.nodes, binaries.Node),
-		Web: filepath.Join(s.nodes, binaries.Web), WebImage: ImageWeb,
+		Programs: map[string]string{
+			ImageWeb: filepath.Join(s.nodes, binaries.Web), imageCoreDNS: filepath.Join(s.nodes, binaries.CoreDNS),
+		},
 		Cgroup: cgroupOf(s.dir) + c.Name, Network: c.machineNetwork,
-		PodCIDR: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(c.index), 0}), 24),
-		Labels:  []string{"sandbox.liqo-broker-vk/node=true"},
+		PodCIDR: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(c.index), 0}), 24), DNS: c.dnsAddress(),
+		Labels: []string{"sandbox.liqo-broker-vk/node=true"}, Registry: registry,
 	}
 	if c.Role != RoleProvider {
 		cfg.Taints = []string{localTaint + "=:" + string(c.localEffect())}
@@ -75,7 +122,43 @@ func (c *Cluster) runMachine(ctx context.Context) (err error) {
 	if c.machine, err = containers.Start(ctx, cfg); err != nil {
 		return err
 	}
-	return c.WaitNodeReady(ctx, c.MachineNode())
+	if err := c.WaitNodeReady(ctx, c.MachineNode()); err != nil {
+		return err
+	}
+	return c.runDNS(ctx)
+}
+
+// imageCoreDNS is the image in dns.yaml.
+const imageCoreDNS = "sandbox.local/coredns:dev"
+
+// dnsAddress is the ClusterIP of the name server of pods.
+func (c *Cluster) dnsAddress() netip.Addr {
+	return netip.AddrFrom4([4]byte{10, byte(100 + c.index), 0, 10})
+}
+
+// runDNS runs CoreDNS in a pod of the real node, and waits until it is ready.
+func (c *Cluster) runDNS(ctx context.Context) error {
+	objects, err := liqochart.ParseFile(filepath.Join(binaries.ProductRoot(), "test", "sandbox", "dns.yaml"))
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		if o.GetKind() == "Service" {
+			if err := unstructured.SetNestedField(o.Object, c.dnsAddress().String(), "spec", "clusterIP"); err != nil {
+				return err
+			}
+		}
+	}
+	if err := liqochart.Apply(ctx, c.Client, fieldOwner+"-dns", objects); err != nil {
+		return err
+	}
+	return poll(ctx, func(ctx context.Context) error {
+		dns, err := c.Kube.AppsV1().Deployments(metav1.NamespaceSystem).Get(ctx, "coredns", metav1.GetOptions{})
+		if err == nil && dns.Status.ReadyReplicas == 0 {
+			err = fmt.Errorf("%s: CoreDNS is not ready", c.Name)
+		}
+		return err
+	})
 }
 
 // MachineNode is the real Node of a cluster with containers.

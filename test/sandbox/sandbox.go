@@ -18,6 +18,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/packets"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/ports"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/proc"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/registry"
 )
 
 // Sandbox is a running federation. It ends with Down, and with the process that called Up, however that process ends.
@@ -47,6 +48,8 @@ type Sandbox struct {
 	internet *packets.Network
 	// proxy is the binary of kube-proxy, nodes the directory with the programs of real nodes.
 	proxy, nodes string
+	// registry has the images that the nodes can pull; nil unless containers are real.
+	registry *registry.Registry
 	// ipam and catalog are nil unless the options enable them.
 	ipam, catalog *service
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"os"
 	"path/filepath"
 	"runtime"
 )
@@ -13,7 +14,37 @@ import (
 const (
 	Kubelet = "kubelet"
 	Node    = "node"
+	CoreDNS = "coredns"
 )
+
+// CoreDNSVersion is the version of CoreDNS, which has the Kubernetes libraries of this module.
+const CoreDNSVersion = "v1.14.4"
+
+// corednsFile lists the plugins of CoreDNS. Those that a sandbox does not use bring the libraries of three clouds.
+const corednsFile = "core/plugin/zplugin.go"
+
+func buildCoreDNS(ctx context.Context, dir string) error {
+	src, err := sourceOf(ctx, "github.com/coredns/coredns@"+CoreDNSVersion)
+	if err != nil {
+		return err
+	}
+	copied, err := os.MkdirTemp(dir, "coredns-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(copied)
+	if err := os.CopyFS(copied, os.DirFS(src)); err != nil {
+		return fmt.Errorf("copy CoreDNS's source: %w", err)
+	}
+	plugins := "package plugin\n"
+	for _, name := range []string{"cache", "errors", "health", "kubernetes", "ready"} {
+		plugins += fmt.Sprintf("import _ %q\n", "github.com/coredns/coredns/plugin/"+name)
+	}
+	if err := os.WriteFile(filepath.Join(copied, corednsFile), []byte(plugins), 0o644); err != nil {
+		return err
+	}
+	return buildShared(ctx, copied, dir, ".")
+}
 
 // EnsureContainers builds the programs for sandboxes with containers that are not in the cache, and returns the directory
 // that contains them. The kubelet is no part of Kube: a sandbox without containers does not need it, and it takes minutes
@@ -24,7 +55,10 @@ func EnsureContainers(ctx context.Context, progress func(format string, args ...
 		return "", err
 	}
 	h := sha256.New()
-	fmt.Fprintln(h, runtime.Version(), runtime.GOARCH, KubernetesVersion)
+	fmt.Fprintln(h, runtime.Version(), runtime.GOARCH, KubernetesVersion, CoreDNSVersion)
+	if err := hashShared(h); err != nil {
+		return "", err
+	}
 	for _, command := range []string{"kubelet", "node", "kubeproxy", "web"} {
 		if err := hashSources(h, "sandbox/cmd/"+command+"/*.go"); err != nil {
 			return "", err
@@ -37,5 +71,6 @@ func EnsureContainers(ctx context.Context, progress func(format string, args ...
 				"-ldflags=-s -w -X k8s.io/component-base/version.gitVersion="+KubernetesVersion,
 				"-o", dir+"/", "./sandbox/cmd/kubelet", "./sandbox/cmd/node")
 		}},
+		{"CoreDNS " + CoreDNSVersion, []string{CoreDNS}, buildCoreDNS},
 	}, progress)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 )
 
 // runtimeConfig is containerd's configuration, with its directories, the image of pods' sandboxes, and the directories of
-// CNI.
+// CNI and of registries.
 // restrict_oom_score_adj is needed where root lacks CAP_SYS_RESOURCE: runc may not lower an OOM score then.
 const runtimeConfig = `version = 2
 root = %[1]q
@@ -35,15 +36,23 @@ disable_apparmor = true
 [plugins."io.containerd.grpc.v1.cri".cni]
 bin_dir = %[4]q
 conf_dir = %[5]q
+[plugins."io.containerd.grpc.v1.cri".registry]
+config_path = %[6]q
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
 SystemdCgroup = false
 `
 
+// hostsConfig is containerd's configuration of a registry, with its URL.
+const hostsConfig = `server = %[1]q
+[host.%[1]q]
+capabilities = ["pull", "resolve"]
+`
+
 // writeFiles writes the configuration of containerd, of CNI and of the kubelet.
 func (m *Machine) writeFiles() error {
-	for _, dir := range []string{"cni", "tmp"} {
+	for _, dir := range []string{"cni", "tmp", filepath.Join("registries", RegistryName)} {
 		if err := os.MkdirAll(m.file(dir), 0o700); err != nil {
 			return err
 		}
@@ -64,7 +73,8 @@ func (m *Machine) writeFiles() error {
 		"tls.crt": serving.Cert, "tls.key": serving.Key, "ca.crt": m.cfg.Cluster.CA(), "kubelet.yaml": kubelet,
 		"cni/10-ptp.conflist": network,
 		"resolv.conf":         []byte("nameserver " + m.cfg.Network.Address.String() + "\n"),
-		"containerd.toml":     fmt.Appendf(nil, runtimeConfig, m.file("containerd"), socket, PauseImage, plugins, m.file("cni")),
+		"containerd.toml":     fmt.Appendf(nil, runtimeConfig, m.file("containerd"), socket, PauseImage, plugins, m.file("cni"), m.file("registries")),
+		filepath.Join("registries", RegistryName, "hosts.toml"): fmt.Appendf(nil, hostsConfig, "http://"+m.cfg.Registry),
 	} {
 		if err := os.WriteFile(m.file(name), data, 0o600); err != nil {
 			return err
@@ -105,8 +115,8 @@ func (m *Machine) kubeletConfig() *kubeletconfigv1beta1.KubeletConfiguration {
 		FailSwapOn:   ptr.To(false),
 		TLSCertFile:  m.file("tls.crt"), TLSPrivateKeyFile: m.file("tls.key"),
 		ResolverConfig: ptr.To(m.file("resolv.conf")),
-		ClusterDomain:  "cluster.local",
-		PodLogsDir:     m.file("pod-logs"),
+		ClusterDomain:  "cluster.local", ClusterDNS: []string{m.cfg.DNS.String()},
+		PodLogsDir: m.file("pod-logs"),
 		// The machine's disk may be nearly full, and is shared by all nodes: an eviction is a test's own.
 		EvictionHard:                map[string]string{"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
 		ImageGCHighThresholdPercent: ptr.To(int32(100)),

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 
@@ -24,6 +25,8 @@ const (
 	PauseImage = "sandbox.local/pause:dev"
 	// BusyboxImage has a shell, and the usual programs.
 	BusyboxImage = "sandbox.local/busybox:dev"
+	// RegistryName is the registry that can be pulled from, in the names of images.
+	RegistryName = "registry.sandbox"
 )
 
 // busybox is where Debian's package busybox-static has its program.
@@ -31,11 +34,7 @@ const busybox = "/bin/busybox"
 
 // importImages gives the runtime the images that every node has.
 func (m *Machine) importImages(ctx context.Context) error {
-	shell, err := busyboxImage()
-	if err != nil {
-		return err
-	}
-	web, err := imageOf(v1.Config{Cmd: []string{"/web"}}, file{"web", 0o755, m.cfg.Web, ""})
+	shell, err := Busybox(BusyboxImage)
 	if err != nil {
 		return err
 	}
@@ -43,8 +42,15 @@ func (m *Machine) importImages(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	byTag := map[string]v1.Image{PauseImage: pause, BusyboxImage: shell}
+	for tag, program := range m.cfg.Programs {
+		name := filepath.Base(program)
+		if byTag[tag], err = imageOf(v1.Config{Cmd: []string{"/" + name}}, file{name, 0o755, program, ""}); err != nil {
+			return err
+		}
+	}
 	images := map[name.Tag]v1.Image{}
-	for tag, image := range map[string]v1.Image{PauseImage: pause, BusyboxImage: shell, m.cfg.WebImage: web} {
+	for tag, image := range byTag {
 		ref, err := name.NewTag(tag)
 		if err != nil {
 			return err
@@ -115,7 +121,8 @@ func imageOf(config v1.Config, files ...file) (v1.Image, error) {
 	return mutate.ConfigFile(image, described)
 }
 
-func busyboxImage() (v1.Image, error) {
+// Busybox returns an image with the files of BusyboxImage, and a label with its name.
+func Busybox(ref string) (v1.Image, error) {
 	list, err := exec.Command(busybox, "--list").Output()
 	if err != nil {
 		return nil, fmt.Errorf("%s --list: %w", busybox, err)
@@ -126,5 +133,5 @@ func busyboxImage() (v1.Image, error) {
 			files = append(files, file{name: "bin/" + applet, link: "busybox"})
 		}
 	}
-	return imageOf(v1.Config{Cmd: []string{"sh"}}, files...)
+	return imageOf(v1.Config{Cmd: []string{"sh"}, Labels: map[string]string{"org.opencontainers.image.ref.name": ref}}, files...)
 }

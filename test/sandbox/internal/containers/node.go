@@ -38,16 +38,20 @@ type Config struct {
 	Cluster *controlplane.Cluster
 	// ClusterName and Name are the names of the cluster, and of the Node.
 	ClusterName, Name string
-	// Kubelet, Node and Web are binaries: the kubelet, cmd/node, and the program of pods with the image WebImage.
-	Kubelet, Node, Web string
-	WebImage           string
+	// Kubelet and Node are binaries: the kubelet, and cmd/node.
+	Kubelet, Node string
+	// Registry is the address, over plain HTTP, of the registry whose name in images is RegistryName.
+	Registry string
+	// Programs are binaries, by the images that have them and nothing else.
+	Programs map[string]string
 	// Dir holds the node's files, LogDir the logs of its processes.
 	Dir, LogDir string
 	// Cgroup is the name of the node's cgroup in each hierarchy.
 	Cgroup  string
 	Network *packets.Node
-	// PodCIDR is the range of the addresses of pods.
+	// PodCIDR is the range of the addresses of pods, DNS the address of their name server.
 	PodCIDR netip.Prefix
+	DNS     netip.Addr
 	// Labels and Taints are those with which the kubelet registers the node: key=value, key=value:effect.
 	Labels, Taints []string
 	Group          *proc.Group

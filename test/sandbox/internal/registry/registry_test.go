@@ -1,0 +1,38 @@
+package registry
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"github.com/stretchr/testify/require"
+)
+
+func TestPrivateRepositoriesNeedThePassword(t *testing.T) {
+	r, err := Start()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, r.Close()) }()
+	image, err := random.Image(64, 1)
+	require.NoError(t, err)
+	for _, tag := range []string{"public/image:1", "private/image:1"} {
+		require.NoError(t, r.Push(t.Context(), tag, image))
+	}
+	pull := func(tag string, as authn.Authenticator) error {
+		from, err := name.NewTag(r.Address() + "/" + tag)
+		require.NoError(t, err)
+		_, err = remote.Image(from, remote.WithContext(t.Context()), remote.WithAuth(as))
+		return err
+	}
+	require.NoError(t, pull("public/image:1", authn.Anonymous))
+	require.NoError(t, pull("private/image:1", &authn.Basic{Username: User, Password: Password}))
+	for tag, code := range map[string]int{"private/image:1": http.StatusUnauthorized, "public/image:2": http.StatusNotFound} {
+		var refused *transport.Error
+		require.ErrorAs(t, pull(tag, authn.Anonymous), &refused)
+		require.Equal(t, code, refused.StatusCode)
+	}
+	require.Error(t, pull("private/image:1", &authn.Basic{Username: User, Password: "wrong"}))
+}
