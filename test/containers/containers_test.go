@@ -257,7 +257,7 @@ func testNames(t *testing.T, f *federation) {
 	require.ErrorContains(t, err, "exit status 1")
 }
 
-// testPulls pulls images from a registry: with a pull secret of the consumer, by tag and by digest, and in vain.
+// testPulls pulls images from a registry: with a pull secret of the consumer, by tag and by digest. It shows why a pull fails.
 func testPulls(t *testing.T, f *federation) {
 	image := func(ref string, secrets ...string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
