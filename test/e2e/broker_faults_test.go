@@ -89,6 +89,9 @@ func (b *brokered) restarts(t *testing.T) {
 		b.create(t, ns, "worker", 1, worker)
 		eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "worker-0", "provider1") })
 		b.succeed(t, "provider1", ns, "worker-0")
+		// Once the broker has assigned a later pod, it knows that worker-0 has ended.
+		b.create(t, ns, "witness", 1, only("provider1"))
+		eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "witness-0", "provider1") })
 
 		require.NoError(t, b.Kill(kubelet))
 		b.revive(t, kubelet)
@@ -108,7 +111,7 @@ func (b *brokered) restarts(t *testing.T) {
 		eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "free-4", "provider2") })
 		throughout(t, 10*time.Second, unmoved)
 		require.NoError(t, b.Restart(t.Context(), kubelet))
-		recovers(t, 11)
+		recovers(t, 12)
 	})
 	t.Run("of a virtual kubelet whose kubeconfig has changed", func(t *testing.T) {
 		for i, change := range []func(address string) string{

@@ -56,16 +56,17 @@ func (s *Sandbox) prepareContainers(ctx context.Context) (err error) {
 
 // runRegistry serves the registry, and pushes its images.
 func (s *Sandbox) runRegistry(ctx context.Context) (err error) {
-	if s.registry, err = registry.Start(); err != nil {
+	if s.registry, err = registry.Listen(); err != nil {
 		return err
 	}
+	s.background.Go(s.registry.Serve)
 	s.background.Go(func() error {
 		<-s.runCtx.Done()
 		return s.registry.Close()
 	})
 	for _, ref := range []string{ImagePublic, ImagePrivate} {
-		// Each has an ID of its own: a kubelet that has pulled an image with credentials asks the registry again for each
-		// pod with an image of that ID, also one that was imported (pkg/kubelet/images/pullmanager in Kubernetes).
+		// Each has an ID of its own: a kubelet that has pulled an image with credentials asks the registry again for
+		// each pod with an image of that ID, also one that was imported (pkg/kubelet/images/pullmanager of Kubernetes).
 		image, err := containers.Busybox(ref)
 		if err != nil {
 			return err
@@ -99,9 +100,9 @@ func (c *Cluster) runMachine(ctx context.Context) (err error) {
 	if err := c.machineNetwork.Forward(address, fmt.Sprintf("127.0.0.1:%d", c.plane.APIPort())); err != nil {
 		return err
 	}
-	registry := net.JoinHostPort(c.machineNetwork.Address.String(), fmt.Sprint(registryPort))
-	if err := c.machineNetwork.Forward(registry, s.registry.Address()); err != nil {
-		return err
+	images := net.JoinHostPort(c.machineNetwork.Address.String(), fmt.Sprint(registryPort))
+	if err := c.machineNetwork.Forward(images, s.registry.Address()); err != nil {
+		return fmt.Errorf("registry of images: %w", err)
 	}
 	if err := c.publishAPIServer(ctx); err != nil {
 		return err
@@ -114,7 +115,7 @@ func (c *Cluster) runMachine(ctx context.Context) (err error) {
 		},
 		Cgroup: cgroupOf(s.dir) + c.Name, Network: c.machineNetwork,
 		PodCIDR: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(c.index), 0}), 24), DNS: c.dnsAddress(),
-		Labels: []string{"sandbox.liqo-broker-vk/node=true"}, Registry: registry,
+		Labels: []string{"sandbox.liqo-broker-vk/node=true"}, Registry: images,
 	}
 	if c.Role != RoleProvider {
 		cfg.Taints = []string{localTaint + "=:" + string(c.localEffect())}
@@ -131,7 +132,7 @@ func (c *Cluster) runMachine(ctx context.Context) (err error) {
 // imageCoreDNS is the image in dns.yaml.
 const imageCoreDNS = "sandbox.local/coredns:dev"
 
-// dnsAddress is the ClusterIP of the name server of pods.
+// dnsAddress is the ClusterIP of the name server of pods: the tenth address of the range, as kubeadm has it.
 func (c *Cluster) dnsAddress() netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(100 + c.index), 0, 10})
 }

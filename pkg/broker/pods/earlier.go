@@ -41,7 +41,7 @@ func (c *Controller) awaitEarlier(ctx context.Context, pod *corev1.Pod) (time.Du
 	if earlier.Seen && at.known.UnreachableSince.IsZero() && at.mapped && at.pod.RemoteNamespace != "" {
 		answer := c.Checker.Ask(at.pod)
 		switch {
-		case answer.Known && !answer.Remaking && (!answer.Present || answer.Over):
+		case answer.Known && !answer.Present && !answer.Remaking:
 			c.Checker.Forget(name)
 			c.State.ForgetEarlier(name)
 			return 0, nil

@@ -92,28 +92,6 @@ func TestTheSuccessorOfAPodThatWasDeletedByForceWaitsForIt(t *testing.T) {
 	}
 }
 
-// A pod is deleted by force as soon as it has completed: the broker sees that it is gone next. Its virtual kubelet, which
-// would remove the ShadowPod, is down.
-func TestTheSuccessorOfAPodThatHasCompletedDoesNotWaitForItsShadowPod(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, there := forced(t, func(pod *corev1.Pod) { pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c"}} })
-		remote, err := there.CoreV1().Pods("ns-r").Get(t.Context(), "pod", metav1.GetOptions{})
-		require.NoError(t, err)
-		remote.Status.Phase = corev1.PodSucceeded
-		_, err = there.CoreV1().Pods("ns-r").UpdateStatus(t.Context(), remote, metav1.UpdateOptions{})
-		require.NoError(t, err)
-		shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
-			Name: "pod", UID: "shadow", Labels: remote.Labels, Annotations: remote.Annotations,
-		}}
-		_, err = c.Checker.Connections.Get(placed("q1")).Liqo.OffloadingV1beta1().ShadowPods("ns-r").
-			Create(t.Context(), shadow, metav1.CreateOptions{})
-		require.NoError(t, err)
-		c.gone(t)
-		require.NoError(t, c.Client.Create(t.Context(), successor()))
-		require.NotEmpty(t, c.placedWithin(t, 10*time.Second))
-	})
-}
-
 // Liqo's controller at the provider has made another pod of the ShadowPod before it wrote the end of the evicted one
 // there, and the virtual kubelet cannot delete the ShadowPod yet, because the provider throttles it.
 func TestTheSuccessorOfAPodThatWasEvictedAtItsProviderWaitsForWhatIsMadeOfItsShadowPod(t *testing.T) {

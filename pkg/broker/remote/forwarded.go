@@ -49,10 +49,6 @@ func (f Forwarded) Of(uid types.UID) Forwarded {
 	return f
 }
 
-// Over reports whether no pod of the name runs, or is to run: the ShadowPod and the pod were made for the same pod here,
-// which has ended by itself.
-func (f *Forwarded) Over() bool { return f.Ended && f.shadowOf != "" && f.shadowOf == f.podOf }
-
 // Remaking reports whether Liqo's controller may be making the pod, for the first time or again: it makes one of each
 // ShadowPod that has none.
 func (f *Forwarded) Remaking() bool { return f.ShadowPod != "" && (f.Status == nil || f.remakes) }

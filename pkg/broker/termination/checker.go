@@ -69,9 +69,6 @@ type Answer struct {
 	Status *corev1.PodStatus
 	// Ended means that the pod has ended by itself there, and not because it is deleted.
 	Ended bool
-	// Over means that the provider has the pod and its ShadowPod, and that it has ended by itself, also if any pod of the
-	// name was asked about.
-	Over bool
 	// Stopped means that the provider only has a pod that is being deleted and does not run any more
 	// (remote.Forwarded).
 	Stopped bool
@@ -456,16 +453,15 @@ func (c *Checker) answer(questions []*question, found map[string]remote.Forwarde
 	defer c.mu.Unlock()
 	var changed []types.NamespacedName
 	for _, q := range questions {
-		any := found[q.pod.Name.Name]
-		f, over := of(any, q.pod.UID), any.Over()
+		f := of(found[q.pod.Name.Name], q.pod.UID)
 		present, stopped := f.ShadowPod != "" || f.Status != nil, f.ShadowPod == "" && f.Stopped
 		remaking := f.Remaking() || !present && q.answer.Remaking
 		if !q.answer.Known || present != q.answer.Present || f.Ended != q.answer.Ended || stopped != q.answer.Stopped ||
-			remaking != q.answer.Remaking || over != q.answer.Over {
+			remaking != q.answer.Remaking {
 			changed = append(changed, q.pod.Name)
 		}
 		q.answer = Answer{
-			Known: true, Present: present, Status: f.Status, Ended: f.Ended, Over: over, Stopped: stopped, Remaking: remaking,
+			Known: true, Present: present, Status: f.Status, Ended: f.Ended, Stopped: stopped, Remaking: remaking,
 			Asked: q.answer.Asked, Since: time.Now(), Alive: q.answer.Alive,
 		}
 	}

@@ -529,18 +529,6 @@ func TestAnyPodOfANameIsAskedAbout(t *testing.T) {
 	any := answer("")
 	require.True(t, any.Present)
 	require.False(t, any.Ended, "its end is not that of the one that comes after it")
-	require.False(t, any.Over, "no ShadowPod shows that none comes after it")
-	meta := metav1.ObjectMeta{
-		Namespace: "ns-r", Name: "pod", UID: "0", Labels: map[string]string{forge.LiqoOriginClusterNodeName: "q1"},
-		Annotations: map[string]string{v1alpha1.PodUIDAnnotation: "later"},
-	}
-	shadows := offloadingv1beta1.SchemeGroupVersion.WithResource("shadowpods")
-	shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: meta}
-	require.NoError(t, p.liqo.Tracker().Create(shadows, shadow, "ns-r"))
-	require.False(t, answer("").Over, "the pod of the ShadowPod follows")
-	shadow.Annotations[v1alpha1.PodUIDAnnotation] = "earlier"
-	require.NoError(t, p.liqo.Tracker().Update(shadows, shadow, "ns-r"))
-	require.True(t, answer("").Over)
 }
 
 // withUID returns the metadata of another object of the name.

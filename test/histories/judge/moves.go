@@ -52,7 +52,8 @@ func (r *Record) mayMove(record []Change, pod *corev1.Pod, from place, at time.T
 		!r.preparedAt(from.provider, pod.UID, at.Add(-r.Times.ProbeInterval))
 }
 
-// isShown reports whether it was known here by then that a pod runs, or has run: its virtual kubelet may be down.
+// isShown reports whether a pod was shown Running here after a run began, and by then. A run that no virtual kubelet
+// shows, because it is down, is not known here.
 func isShown(record []Change, one run, then time.Time) bool {
 	return slices.ContainsFunc(record, func(c Change) bool {
 		pod, is := c.After.(*corev1.Pod)

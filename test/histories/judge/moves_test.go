@@ -67,12 +67,13 @@ func TestNoPodIsAssignedToAProviderThatIsClosed(t *testing.T) {
 	}
 }
 
-// Seed 64682 of the histories: a pod starts at its provider while its virtual kubelet is down, and is drained there. It is
-// Pending here all the time, and leaves once the provider shows that it does not run.
+// Seed 64682 of the histories: a pod starts at its provider while its virtual kubelet is down, and is drained there. It
+// is Pending here all the time, and leaves once the provider shows that it does not run.
 func TestARunThatIsNotShownDoesNotProlongPending(t *testing.T) {
 	began := time.Now()
 	after := func(seconds float64) time.Time { return began.Add(time.Duration(seconds * float64(time.Second))) }
-	before, left, shown := pod("shop", "web", corev1.PodPending), pod("shop", "web", corev1.PodPending), pod("shop", "web", corev1.PodRunning)
+	before, left := pod("shop", "web", corev1.PodPending), pod("shop", "web", corev1.PodPending)
+	shown := pod("shop", "web", corev1.PodRunning)
 	for _, p := range []*corev1.Pod{before, shown} {
 		p.Labels = map[string]string{v1alpha1.VirtualNodeLabel: "p0-a", v1alpha1.ProviderLabel: "p0"}
 		p.Annotations = map[string]string{v1alpha1.AssignedAtAnnotation: after(11.6).Format(time.RFC3339Nano)}

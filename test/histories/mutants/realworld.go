@@ -160,15 +160,10 @@ func realWorldMutants() []tested {
 			`return false && (placement.Started`,
 		}, "pkg/broker/pods", "TestAPodThatRunsOnceIsNotStartedElsewhere"},
 		{mutant{
-			"a new leader does not know which pods have run", "pkg/broker/state/pods.go",
+			"a new leader does not know which of the pods that it finds run once", "pkg/broker/state/pods.go",
 			`Started: p.start.started,`,
 			`Started: p.startCounted,`,
 		}, "pkg/broker/pods", "TestAPodThatRunsOnceAndThatItsProviderMakesAgainIsNotStartedElsewhere"},
-		{mutant{
-			"the successor of a completed pod waits for its virtual kubelet", "pkg/broker/pods/earlier.go",
-			`(!answer.Present || answer.Over):`,
-			`!answer.Present:`,
-		}, "pkg/broker/pods", "TestTheSuccessorOfAPodThatHasCompletedDoesNotWaitForItsShadowPod"},
 		{mutant{
 			"a pod is removed without a terminal phase", "pkg/broker/pods/status.go",
 			`if !placement.Terminal(pod) {`,

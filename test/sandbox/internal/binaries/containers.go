@@ -59,10 +59,9 @@ func EnsureContainers(ctx context.Context, progress func(format string, args ...
 	if err := hashShared(h); err != nil {
 		return "", err
 	}
-	for _, command := range []string{"kubelet", "node", "kubeproxy", "web"} {
-		if err := hashSources(h, "sandbox/cmd/"+command+"/*.go"); err != nil {
-			return "", err
-		}
+	if err := hashSources(h, "sandbox/cmd/kubelet/*.go", "sandbox/cmd/node/*.go", "sandbox/cmd/kubeproxy/*.go",
+		"sandbox/cmd/web/*.go", "sandbox/internal/binaries/containers.go"); err != nil {
+		return "", err
 	}
 	return ensure(ctx, filepath.Join(cache, "containers", hex.EncodeToString(h.Sum(nil))[:16]), []target{
 		proxyTarget(),

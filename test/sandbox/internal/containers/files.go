@@ -73,7 +73,8 @@ func (m *Machine) writeFiles() error {
 		"tls.crt": serving.Cert, "tls.key": serving.Key, "ca.crt": m.cfg.Cluster.CA(), "kubelet.yaml": kubelet,
 		"cni/10-ptp.conflist": network,
 		"resolv.conf":         []byte("nameserver " + m.cfg.Network.Address.String() + "\n"),
-		"containerd.toml":     fmt.Appendf(nil, runtimeConfig, m.file("containerd"), socket, PauseImage, plugins, m.file("cni"), m.file("registries")),
+		"containerd.toml": fmt.Appendf(nil, runtimeConfig, m.file("containerd"), socket, PauseImage, plugins, m.file("cni"),
+			m.file("registries")),
 		filepath.Join("registries", RegistryName, "hosts.toml"): fmt.Appendf(nil, hostsConfig, "http://"+m.cfg.Registry),
 	} {
 		if err := os.WriteFile(m.file(name), data, 0o600); err != nil {

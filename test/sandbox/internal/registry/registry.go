@@ -4,6 +4,7 @@ package registry
 import (
 	"context"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -28,22 +29,29 @@ const (
 	Password = "sandbox"
 )
 
-// Registry is a registry that serves.
+// Registry is a registry, with its listener.
 type Registry struct {
 	server   *http.Server
 	listener net.Listener
 }
 
-// Start serves a registry at a port of the loopback interface, over plain HTTP.
-func Start() (*Registry, error) {
+// Listen returns a registry at a port of the loopback interface, over plain HTTP.
+func Listen() (*Registry, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("registry of images: %w", err)
 	}
 	images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
-	r := &Registry{listener: listener, server: &http.Server{Handler: authenticated(images), ReadHeaderTimeout: 10 * time.Second}}
-	go func() { _ = r.server.Serve(listener) }() // It ends with Close.
-	return r, nil
+	server := &http.Server{Handler: authenticated(images), ReadHeaderTimeout: 10 * time.Second}
+	return &Registry{listener: listener, server: server}, nil
+}
+
+// Serve serves until Close.
+func (r *Registry) Serve() error {
+	if err := r.server.Serve(r.listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("registry of images: %w", err)
+	}
+	return nil
 }
 
 // authenticated refuses requests for private repositories without the password.
@@ -67,7 +75,7 @@ func (r *Registry) Address() string { return r.listener.Addr().String() }
 func (r *Registry) Push(ctx context.Context, tag string, image v1.Image) error {
 	to, err := name.NewTag(r.Address() + "/" + tag)
 	if err != nil {
-		return err
+		return fmt.Errorf("push %s: %w", tag, err)
 	}
 	credentials := remote.WithAuth(&authn.Basic{Username: User, Password: Password})
 	if err := remote.Write(to, image, remote.WithContext(ctx), credentials); err != nil {
@@ -76,5 +84,5 @@ func (r *Registry) Push(ctx context.Context, tag string, image v1.Image) error {
 	return nil
 }
 
-// Close ends the registry and its connections.
+// Close ends Serve, and all connections.
 func (r *Registry) Close() error { return r.server.Close() }

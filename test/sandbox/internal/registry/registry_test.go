@@ -13,9 +13,14 @@ import (
 )
 
 func TestPrivateRepositoriesNeedThePassword(t *testing.T) {
-	r, err := Start()
+	r, err := Listen()
 	require.NoError(t, err)
-	defer func() { require.NoError(t, r.Close()) }()
+	ended := make(chan error, 1)
+	go func() { ended <- r.Serve() }()
+	defer func() {
+		require.NoError(t, r.Close())
+		require.NoError(t, <-ended)
+	}()
 	image, err := random.Image(64, 1)
 	require.NoError(t, err)
 	for _, tag := range []string{"public/image:1", "private/image:1"} {
@@ -29,10 +34,17 @@ func TestPrivateRepositoriesNeedThePassword(t *testing.T) {
 	}
 	require.NoError(t, pull("public/image:1", authn.Anonymous))
 	require.NoError(t, pull("private/image:1", &authn.Basic{Username: User, Password: Password}))
-	for tag, code := range map[string]int{"private/image:1": http.StatusUnauthorized, "public/image:2": http.StatusNotFound} {
+	for _, tc := range []struct {
+		tag  string
+		as   authn.Authenticator
+		code int
+	}{
+		{"private/image:1", authn.Anonymous, http.StatusUnauthorized},
+		{"private/image:1", &authn.Basic{Username: User, Password: "wrong"}, http.StatusUnauthorized},
+		{"public/image:2", authn.Anonymous, http.StatusNotFound},
+	} {
 		var refused *transport.Error
-		require.ErrorAs(t, pull(tag, authn.Anonymous), &refused)
-		require.Equal(t, code, refused.StatusCode)
+		require.ErrorAs(t, pull(tc.tag, tc.as), &refused)
+		require.Equal(t, tc.code, refused.StatusCode)
 	}
-	require.Error(t, pull("private/image:1", &authn.Basic{Username: User, Password: "wrong"}))
 }
