@@ -301,6 +301,8 @@ func testPulls(t *testing.T, f *federation) {
 			}
 			return nil
 		})
+		// Pods that start nowhere move to and fro, and hold capacity that the next tests need.
+		f.kubectl(t, f.consumer, "delete", "pod", "-n", namespace, name, "--wait=false")
 	}
 }
 
