@@ -127,23 +127,17 @@ func Started(status *corev1.PodStatus) bool {
 // A kubelet writes statuses of all containers whenever it writes that the sandbox is ready (generateAPIPodStatus in
 // Kubernetes' pkg/kubelet): the condition alone is from another provider.
 func Taken(status *corev1.PodStatus) bool {
-	if status.Phase != corev1.PodPending && status.Phase != "" {
+	if Started(status) || status.Phase != corev1.PodPending && status.Phase != "" {
 		return true
 	}
 	containers := slices.Concat(status.InitContainerStatuses, status.ContainerStatuses)
 	ready := len(containers) > 0 && slices.ContainsFunc(status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionTrue
 	})
-	for i := range containers {
-		state := containers[i].State
-		switch {
-		case state.Running != nil, state.Terminated != nil, containers[i].LastTerminationState.Terminated != nil:
-			return true
-		case state.Waiting != nil && state.Waiting.Reason != "ContainerCreating" && state.Waiting.Reason != "PodInitializing":
-			ready = false // Its image cannot be pulled, for example.
-		}
-	}
-	return ready
+	return ready && !slices.ContainsFunc(containers, func(s corev1.ContainerStatus) bool {
+		waiting := s.State.Waiting // Its image cannot be pulled, for example.
+		return waiting != nil && waiting.Reason != "ContainerCreating" && waiting.Reason != "PodInitializing"
+	})
 }
 
 // OwnFault reports whether a pod has not started for a reason of its own: a container waits because its image or its

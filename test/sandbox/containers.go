@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -55,15 +54,13 @@ func (s *Sandbox) prepareContainers(ctx context.Context) (err error) {
 }
 
 // runRegistry serves the registry, and pushes its images.
-func (s *Sandbox) runRegistry(ctx context.Context) (err error) {
-	if s.registry, err = registry.Listen(); err != nil {
-		return err
+func (s *Sandbox) runRegistry(ctx context.Context) error {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("registry of images: %w", err)
 	}
-	s.background.Go(s.registry.Serve)
-	s.background.Go(func() error {
-		<-s.runCtx.Done()
-		return s.registry.Close()
-	})
+	s.registry = listener.Addr().String()
+	s.serve(registry.New(), listener)
 	for _, ref := range []string{ImagePublic, ImagePrivate} {
 		// Each has an ID of its own: a kubelet that has pulled an image with credentials asks the registry again for
 		// each pod with an image of that ID, also one that was imported (pkg/kubelet/images/pullmanager of Kubernetes).
@@ -71,7 +68,7 @@ func (s *Sandbox) runRegistry(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		if err := s.registry.Push(ctx, strings.TrimPrefix(ref, RegistryName+"/"), image); err != nil {
+		if err := registry.Push(ctx, s.registry, strings.TrimPrefix(ref, RegistryName+"/"), image); err != nil {
 			return err
 		}
 	}
@@ -101,7 +98,7 @@ func (c *Cluster) runMachine(ctx context.Context) (err error) {
 		return err
 	}
 	images := net.JoinHostPort(c.machineNetwork.Address.String(), fmt.Sprint(registryPort))
-	if err := c.machineNetwork.Forward(images, s.registry.Address()); err != nil {
+	if err := c.machineNetwork.Forward(images, s.registry); err != nil {
 		return fmt.Errorf("registry of images: %w", err)
 	}
 	if err := c.publishAPIServer(ctx); err != nil {
@@ -194,17 +191,7 @@ func (c *Cluster) serveEgress() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	server := &http.Server{Handler: http.HandlerFunc(c.connectEgress)}
-	s.background.Go(func() error {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	})
-	s.background.Go(func() error {
-		<-s.runCtx.Done()
-		return server.Close()
-	})
+	s.serve(http.HandlerFunc(c.connectEgress), listener)
 	return socket, nil
 }
 

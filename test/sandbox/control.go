@@ -16,7 +16,6 @@ import (
 
 // controlServer receives commands from other processes on a Unix socket in the sandbox's directory.
 type controlServer struct {
-	http *http.Server
 	// down is closed when the owner receives the request to end the sandbox.
 	down chan struct{}
 }
@@ -55,17 +54,24 @@ func (s *Sandbox) serveControl() (*controlServer, error) {
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(s.Status())
 	})
-	c.http = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	s.background.Go(func() error {
-		if err := c.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	})
+	s.serve(mux, listener)
 	return c, nil
 }
 
-func (c *controlServer) close() { _ = c.http.Close() }
+// serve serves until the sandbox ends.
+func (s *Sandbox) serve(handler http.Handler, listener net.Listener) {
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	s.background.Go(func() error {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("server at %s: %w", listener.Addr(), err)
+		}
+		return nil
+	})
+	s.background.Go(func() error {
+		<-s.runCtx.Done()
+		return server.Close()
+	})
+}
 
 // DownRequested is closed when another process has asked to end the sandbox.
 func (s *Sandbox) DownRequested() <-chan struct{} { return s.control.down }

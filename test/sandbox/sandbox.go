@@ -18,7 +18,6 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/packets"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/ports"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/proc"
-	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/registry"
 )
 
 // Sandbox is a running federation. It ends with Down, and with the process that called Up, however that process ends.
@@ -48,8 +47,8 @@ type Sandbox struct {
 	internet *packets.Network
 	// proxy is the binary of kube-proxy, nodes the directory with the programs of real nodes.
 	proxy, nodes string
-	// registry has the images that the nodes can pull; nil unless containers are real.
-	registry *registry.Registry
+	// registry is the address of the registry that the nodes pull from; "" unless containers are real.
+	registry string
 	// ipam and catalog are nil unless the options enable them.
 	ipam, catalog *service
 }
@@ -341,9 +340,6 @@ func (s *Sandbox) Down() error { return s.end(false) }
 func (s *Sandbox) Stop() error { return s.end(true) }
 
 func (s *Sandbox) end(keepFiles bool) error {
-	if s.control != nil {
-		s.control.close()
-	}
 	s.stopRun()
 	s.group.Close()
 	err := s.background.Wait()

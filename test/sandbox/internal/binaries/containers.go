@@ -24,17 +24,9 @@ const CoreDNSVersion = "v1.14.4"
 const corednsFile = "core/plugin/zplugin.go"
 
 func buildCoreDNS(ctx context.Context, dir string) error {
-	src, err := sourceOf(ctx, "github.com/coredns/coredns@"+CoreDNSVersion)
+	copied, err := copySource(ctx, "github.com/coredns/coredns@"+CoreDNSVersion, dir)
 	if err != nil {
 		return err
-	}
-	copied, err := os.MkdirTemp(dir, "coredns-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(copied)
-	if err := os.CopyFS(copied, os.DirFS(src)); err != nil {
-		return fmt.Errorf("copy CoreDNS's source: %w", err)
 	}
 	plugins := "package plugin\n"
 	for _, name := range []string{"cache", "errors", "health", "kubernetes", "ready"} {

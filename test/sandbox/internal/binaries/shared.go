@@ -57,19 +57,27 @@ const (
 	kwokValue   = `"kubernetes.io/initial-events-list-blueprint"`
 )
 
-// buildKwok builds KWOK from a copy of its source: the Go command refuses to replace files of the module cache.
-func buildKwok(ctx context.Context, dir string) error {
-	src, err := sourceOf(ctx, "sigs.k8s.io/kwok@"+KwokVersion)
+// copySource copies the source of a module to a new directory below dir, which the caller removes, and returns that: the
+// Go command refuses to replace files of the module cache.
+func copySource(ctx context.Context, module, dir string) (string, error) {
+	src, err := sourceOf(ctx, module)
 	if err != nil {
-		return err
+		return "", err
 	}
-	copied, err := os.MkdirTemp(dir, "kwok-")
+	copied, err := os.MkdirTemp(dir, "source-")
 	if err != nil {
-		return err
+		return "", err
 	}
-	defer os.RemoveAll(copied)
 	if err := os.CopyFS(copied, os.DirFS(src)); err != nil {
-		return fmt.Errorf("copy KWOK's source: %w", err)
+		return "", fmt.Errorf("copy the source of %s: %w", module, err)
+	}
+	return copied, nil
+}
+
+func buildKwok(ctx context.Context, dir string) error {
+	copied, err := copySource(ctx, "sigs.k8s.io/kwok@"+KwokVersion, dir)
+	if err != nil {
+		return err
 	}
 	if err := replaceIn(filepath.Join(copied, kwokFile), kwokRenamed, kwokValue, 2); err != nil {
 		return err

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -13,21 +14,16 @@ import (
 )
 
 func TestPrivateRepositoriesNeedThePassword(t *testing.T) {
-	r, err := Listen()
-	require.NoError(t, err)
-	ended := make(chan error, 1)
-	go func() { ended <- r.Serve() }()
-	defer func() {
-		require.NoError(t, r.Close())
-		require.NoError(t, <-ended)
-	}()
+	server := httptest.NewServer(New())
+	defer server.Close()
+	address := server.Listener.Addr().String()
 	image, err := random.Image(64, 1)
 	require.NoError(t, err)
 	for _, tag := range []string{"public/image:1", "private/image:1"} {
-		require.NoError(t, r.Push(t.Context(), tag, image))
+		require.NoError(t, Push(t.Context(), address, tag, image))
 	}
 	pull := func(tag string, as authn.Authenticator) error {
-		from, err := name.NewTag(r.Address() + "/" + tag)
+		from, err := name.NewTag(address + "/" + tag)
 		require.NoError(t, err)
 		_, err = remote.Image(from, remote.WithContext(t.Context()), remote.WithAuth(as))
 		return err
