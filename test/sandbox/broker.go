@@ -17,7 +17,6 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/binaries"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/liqochart"
-	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/nodeagent"
 )
 
 // BrokerComponent is the Deployment of the broker, and its namespace, in the
@@ -116,14 +115,14 @@ func (s *Sandbox) CatalogAddresses(ctx context.Context) ([]string, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w\nlast lines of the catalog's log:\n%s", c.Name, err, c.tailLog(CatalogComponent))
+		return nil, fmt.Errorf("%s: %w\nlast lines of the catalog's log:\n%s", c.Name, err, c.tailLog(context.WithoutCancel(ctx), CatalogComponent))
 	}
 	return addresses, nil
 }
 
 // ApplyManifests applies files and directories of deploy/ as `kubectl apply --server-side` does, with three changes:
-// the broker's Node has the name Options.BrokerNode, the broker also has Options.BrokerArgs, and Deployments run on the
-// cluster's host node.
+// the broker's Node has the name Options.BrokerNode, the broker also has Options.BrokerArgs, and Deployments run where
+// Liqo's components do.
 func (c *Cluster) ApplyManifests(ctx context.Context, names ...string) error {
 	for _, name := range names {
 		objects, err := readManifests(filepath.Join(binaries.ProductRoot(), "deploy", name))
@@ -194,12 +193,13 @@ func (c *Cluster) adaptManifest(o *unstructured.Unstructured) error {
 		return nil
 	}
 	pod := []string{"spec", "template", "spec"}
-	err := unstructured.SetNestedStringMap(o.Object, map[string]string{nodeagent.NodeLabel: "true"}, append(pod, "nodeSelector")...)
+	label, taint := c.componentsNode()
+	err := unstructured.SetNestedStringMap(o.Object, map[string]string{label: "true"}, append(pod, "nodeSelector")...)
 	if err != nil {
 		return err
 	}
-	onHost := []any{map[string]any{"key": nodeagent.Taint, "operator": string(corev1.TolerationOpExists)}}
-	if err := unstructured.SetNestedSlice(o.Object, onHost, append(pod, "tolerations")...); err != nil {
+	tolerations := []any{map[string]any{"key": taint, "operator": string(corev1.TolerationOpExists)}}
+	if err := unstructured.SetNestedSlice(o.Object, tolerations, append(pod, "tolerations")...); err != nil {
 		return err
 	}
 	switch o.GetName() {
@@ -293,7 +293,7 @@ func (c *Cluster) WaitVirtualKubelet(ctx context.Context, name, provider string)
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("%s: %w\nlast lines of the virtual kubelet's log:\n%s", c.Name, err, c.tailLog("vk-"+name))
+		return fmt.Errorf("%s: %w\nlast lines of the virtual kubelet's log:\n%s", c.Name, err, c.tailLog(context.WithoutCancel(ctx), "vk-"+name))
 	}
 	return nil
 }

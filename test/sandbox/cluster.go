@@ -122,15 +122,16 @@ func (c *Cluster) startPlane(ctx context.Context) error {
 		// would keep unready pods.
 		grace = time.Hour
 	}
-	egress := ""
+	egress, names := "", []string(nil)
 	if s.opts.Containers {
 		var err error
 		if egress, err = c.serveEgress(); err != nil {
 			return err
 		}
+		names = []string{c.machineNetwork.Address.String()}
 	}
 	plane, err := controlplane.New(controlplane.Config{
-		Egress:          egress,
+		Egress: egress, Names: names,
 		NodeGracePeriod: grace, Audited: c.audited(),
 		Name: c.Name, Dir: c.dir(), Binary: filepath.Join(s.kubernetes, binaries.Kube), APIServerArgs: s.opts.APIServerArgs,
 		// Service ranges are distinct, because Liqo does not remap them.
@@ -195,8 +196,10 @@ func (c *Cluster) installLiqo(ctx context.Context, objects liqoObjects) error {
 		return err
 	}
 	rendered = liqochart.Keep(rendered, c.node != nil)
-	if err := liqochart.Adapt(rendered, c.ports, c.plane.CA()); err != nil {
-		return err
+	if c.machineNetwork == nil {
+		if err := liqochart.Adapt(rendered, c.ports, c.plane.CA()); err != nil {
+			return err
+		}
 	}
 	if c.sandbox.opts.KubeletMetrics {
 		if err := measured(rendered); err != nil {
@@ -250,15 +253,15 @@ func (c *Cluster) runPods(ctx context.Context) error {
 		Contain: filepath.Join(s.bin, binaries.Contain), Dir: c.dir("pods"), LogDir: c.dir("logs"),
 		Images: s.images, Group: s.group, Ports: s.ports, Certificate: certificate, ClientCA: c.plane.CA(), Network: c.node,
 	})
+	if s.opts.Containers {
+		return c.runMachine(ctx)
+	}
 	if err := c.agent.Register(ctx); err != nil {
 		return err
 	}
 	s.background.Go(func() error { return c.agent.Run(s.runCtx) })
 	if c.node != nil {
 		return c.runProxy(ctx, c.node, c.HostNode())
-	}
-	if s.opts.Containers {
-		return c.runMachine(ctx)
 	}
 	if c.Role == RoleProvider || c.Role == RoleConsumer && s.opts.ConsumerNodes || c.hasLocalNode() {
 		return c.runKwok(ctx)
@@ -330,7 +333,7 @@ func (c *Cluster) waitLiqo(ctx context.Context) error {
 			d := &list.Items[i]
 			if d.Status.ObservedGeneration < d.Generation || d.Status.AvailableReplicas < *d.Spec.Replicas {
 				return fmt.Errorf("%s: %d of %d replicas available\nlast lines of its log:\n%s",
-					d.Name, d.Status.AvailableReplicas, *d.Spec.Replicas, c.tailLog(d.Name))
+					d.Name, d.Status.AvailableReplicas, *d.Spec.Replicas, c.tailLog(ctx, d.Name))
 			}
 		}
 		return nil
@@ -338,7 +341,10 @@ func (c *Cluster) waitLiqo(ctx context.Context) error {
 }
 
 // tailLog returns the last lines of the newest log of a component.
-func (c *Cluster) tailLog(component string) string {
+func (c *Cluster) tailLog(ctx context.Context, component string) string {
+	if c.machine != nil {
+		return c.podLog(ctx, component)
+	}
 	files, _ := filepath.Glob(c.dir("logs", component+"-*.log"))
 	if len(files) == 0 {
 		return "  no log yet in " + c.dir("logs")

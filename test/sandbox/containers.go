@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -50,7 +52,37 @@ func (s *Sandbox) prepareContainers(ctx context.Context) (err error) {
 		return err
 	}
 	s.proxy = filepath.Join(s.nodes, binaries.KubeProxy)
+	if err := s.writeImages(); err != nil {
+		return err
+	}
 	return s.runRegistry(ctx)
+}
+
+// writeImages writes the archive of the images that every node has.
+func (s *Sandbox) writeImages() error {
+	programs := map[string]containers.Program{
+		ImageWeb:     {Binary: filepath.Join(s.nodes, binaries.Web), Paths: []string{"web"}},
+		imageCoreDNS: {Binary: filepath.Join(s.nodes, binaries.CoreDNS), Paths: []string{"coredns"}},
+	}
+	for image, of := range s.images {
+		if of.Machine {
+			continue
+		}
+		name, _ := splitImage(image)
+		// Liqo's charts and controllers name the programs by /usr/bin and the last part of the image's name.
+		program := containers.Program{Binary: of.Binary, Paths: []string{"usr/bin/" + path.Base(name)}}
+		if image == ImageOurs || image == imageOther {
+			program.Paths = []string{"usr/bin/liqo-broker-vk", "usr/bin/virtual-kubelet"} // As in Dockerfile.
+			program.User = "65532:65532"
+		}
+		programs[image] = program
+	}
+	dir := filepath.Join(s.dir, "images")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	s.archive = filepath.Join(dir, "images.tar")
+	return containers.WriteImages(s.archive, programs)
 }
 
 // runRegistry serves the registry, and pushes its images.
@@ -87,14 +119,21 @@ const registryPort = 5000
 // apiServerPort is where pods and the Service "kubernetes" find the API server, at the address of the node.
 const apiServerPort = 6443
 
+// apiServer is the address of the API server for pods, and for other clusters.
+func (c *Cluster) apiServer() string {
+	return net.JoinHostPort(c.machineNetwork.Address.String(), fmt.Sprint(apiServerPort))
+}
+
+// machineLabel is a label of real nodes.
+const machineLabel = "sandbox.liqo-broker-vk/node"
+
 // runMachine starts the real node of the cluster, and kube-proxy there.
 func (c *Cluster) runMachine(ctx context.Context) (err error) {
 	s := c.sandbox
 	if err := c.runProxy(ctx, c.machineNetwork, c.MachineNode()); err != nil {
 		return err
 	}
-	address := net.JoinHostPort(c.machineNetwork.Address.String(), fmt.Sprint(apiServerPort))
-	if err := c.machineNetwork.Forward(address, fmt.Sprintf("127.0.0.1:%d", c.plane.APIPort())); err != nil {
+	if err := c.machineNetwork.Forward(c.apiServer(), fmt.Sprintf("127.0.0.1:%d", c.plane.APIPort())); err != nil {
 		return err
 	}
 	images := net.JoinHostPort(c.machineNetwork.Address.String(), fmt.Sprint(registryPort))
@@ -107,12 +146,10 @@ func (c *Cluster) runMachine(ctx context.Context) (err error) {
 	cfg := containers.Config{
 		Cluster: c.plane, ClusterName: c.Name, Name: c.MachineNode(), Dir: c.dir("node"), LogDir: c.dir("logs"), Group: s.group,
 		Kubelet: filepath.Join(s.nodes, binaries.Kubelet), Node: filepath.Join(s.nodes, binaries.Node),
-		Programs: map[string]string{
-			ImageWeb: filepath.Join(s.nodes, binaries.Web), imageCoreDNS: filepath.Join(s.nodes, binaries.CoreDNS),
-		},
+		Images: s.archive,
 		Cgroup: cgroupOf(s.dir) + c.Name, Network: c.machineNetwork,
 		PodCIDR: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(c.index), 0}), 24), DNS: c.dnsAddress(),
-		Labels: []string{"sandbox.liqo-broker-vk/node=true"}, Registry: images,
+		Labels: []string{machineLabel + "=true"}, Registry: images,
 	}
 	if c.Role != RoleProvider {
 		cfg.Taints = []string{localTaint + "=:" + string(c.localEffect())}
@@ -164,6 +201,27 @@ func (c *Cluster) MachineNode() string { return c.Name + "-node" }
 
 // Runtime is the path of the CRI socket of the cluster's real node.
 func (c *Cluster) Runtime() string { return c.machine.Socket() }
+
+// podLog returns the last lines of the logs of the pods of a component.
+func (c *Cluster) podLog(ctx context.Context, component string) string {
+	pods, err := c.Kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err.Error()
+	}
+	var text strings.Builder
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if !strings.HasPrefix(pod.Name, component+"-") || pod.Spec.NodeName != c.MachineNode() {
+			continue
+		}
+		log, err := c.Kube.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: ptr.To(int64(15))}).DoRaw(ctx)
+		if err != nil {
+			log = []byte(err.Error())
+		}
+		fmt.Fprintf(&text, "%s (%s):\n%s\n", pod.Name, pod.Status.Phase, log)
+	}
+	return text.String()
+}
 
 // publishAPIServer writes the endpoint of the Service "kubernetes". The API server does not: its own address is a
 // loopback one, which no endpoint may have.

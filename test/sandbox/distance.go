@@ -43,10 +43,13 @@ func (c *Cluster) keepAway() error {
 
 // url returns the API server's address for other clusters.
 func (c *Cluster) url() string {
-	if c.distance == nil {
-		return c.plane.URL()
+	switch {
+	case c.machineNetwork != nil:
+		return "https://" + c.apiServer()
+	case c.distance != nil:
+		return "https://" + c.distance.listener.Addr().String()
 	}
-	return "https://" + c.distance.listener.Addr().String()
+	return c.plane.URL()
 }
 
 // run serves until ctx ends.

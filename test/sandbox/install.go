@@ -66,9 +66,14 @@ func (c *Cluster) chartValues() map[string]any {
 		// twice, the provider would reject the pods (422, duplicate environment variables).
 		args = append(args, "--enable-apiserver-support=false")
 	}
-	onHost := map[string]any{
-		"nodeSelector": map[string]any{nodeagent.NodeLabel: "true"},
-		"tolerations":  []any{map[string]any{"key": nodeagent.Taint, "operator": "Exists"}},
+	selector, toleration := c.componentsNode()
+	onNode := map[string]any{
+		"nodeSelector": map[string]any{selector: "true"},
+		"tolerations":  []any{map[string]any{"key": toleration, "operator": "Exists"}},
+	}
+	webhookPort := c.ports.Webhook
+	if c.machineNetwork != nil {
+		webhookPort = webhookDefaultPort
 	}
 	manager := []any{}
 	if c.Role == RoleBroker && c.sandbox.opts.RemoteIPAM {
@@ -81,14 +86,14 @@ func (c *Cluster) chartValues() map[string]any {
 	}
 	return map[string]any{
 		"tag":               c.sandbox.opts.Liqo,
-		"common":            onHost,
+		"common":            onNode,
 		"apiServer":         map[string]any{"address": c.url()},
 		"networking":        networking,
 		"proxy":             map[string]any{"enabled": c.sandbox.opts.Networking, "replicas": 0},
 		"telemetry":         off,
 		"metricAgent":       off,
 		"storage":           map[string]any{"enabled": true, "realStorageClassName": StorageClass},
-		"webhook":           map[string]any{"port": c.ports.Webhook},
+		"webhook":           map[string]any{"port": webhookPort},
 		"controllerManager": map[string]any{"pod": map[string]any{"extraArgs": manager}},
 		"discovery":         map[string]any{"config": map[string]any{"clusterID": c.Name, "clusterLabels": labels}},
 		"ipam": map[string]any{
@@ -101,9 +106,20 @@ func (c *Cluster) chartValues() map[string]any {
 		}},
 		"virtualKubelet": map[string]any{
 			"image": map[string]any{"name": name, "version": version},
-			"extra": map[string]any{"args": args, "tolerations": onHost["tolerations"]},
+			"extra": map[string]any{"args": args, "tolerations": onNode["tolerations"]},
 		},
 	}
+}
+
+// webhookDefaultPort is the value webhook.port of Liqo's chart.
+const webhookDefaultPort = 9443
+
+// componentsNode returns the label of the node on which Liqo's components and the broker run, and the key of its taint.
+func (c *Cluster) componentsNode() (label, taint string) {
+	if c.machineNetwork != nil {
+		return machineLabel, localTaint
+	}
+	return nodeagent.NodeLabel, nodeagent.Taint
 }
 
 // installCRDs applies Liqo's CRDs and waits until they are served, because Liqo's components build their REST mapper

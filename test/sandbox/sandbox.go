@@ -47,6 +47,8 @@ type Sandbox struct {
 	internet *packets.Network
 	// proxy is the binary of kube-proxy, nodes the directory with the programs of real nodes.
 	proxy, nodes string
+	// archive has the images of all nodes.
+	archive string
 	// registry is the address of the registry that the nodes pull from; "" unless containers are real.
 	registry string
 	// ipam and catalog are nil unless the options enable them.

@@ -3,12 +3,12 @@ package containers
 import (
 	"archive/tar"
 	"bytes"
-	"context"
+	"compress/gzip"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"path"
 	"runtime"
 	"strings"
 
@@ -32,8 +32,17 @@ const (
 // busybox is where Debian's package busybox-static has its program.
 const busybox = "/bin/busybox"
 
-// importImages gives the runtime the images that every node has.
-func (m *Machine) importImages(ctx context.Context) error {
+// Program is an image with a program.
+type Program struct {
+	Binary string
+	// Paths are the names of the program in the image. The first one is its command.
+	Paths []string
+	// User is UID:GID; "" is root.
+	User string
+}
+
+// WriteImages writes an archive of the images of programs, by their names, of BusyboxImage and of PauseImage.
+func WriteImages(archive string, programs map[string]Program) error {
 	shell, err := Busybox(BusyboxImage)
 	if err != nil {
 		return err
@@ -43,9 +52,8 @@ func (m *Machine) importImages(ctx context.Context) error {
 		return err
 	}
 	byTag := map[string]v1.Image{PauseImage: pause, BusyboxImage: shell}
-	for tag, program := range m.cfg.Programs {
-		name := filepath.Base(program)
-		if byTag[tag], err = imageOf(v1.Config{Cmd: []string{"/" + name}}, file{name, 0o755, program, ""}); err != nil {
+	for tag, program := range programs {
+		if byTag[tag], err = program.image(); err != nil {
 			return err
 		}
 	}
@@ -57,12 +65,20 @@ func (m *Machine) importImages(ctx context.Context) error {
 		}
 		images[ref] = image
 	}
-	archive := m.file("images.tar")
-	if err := tarball.MultiWriteToFile(archive, images); err != nil {
-		return err
+	return tarball.MultiWriteToFile(archive, images)
+}
+
+func (p Program) image() (v1.Image, error) {
+	dir := path.Dir(p.Paths[0])
+	var files []file
+	if dir != "." {
+		files = append(files, file{name: path.Dir(dir) + "/", mode: 0o755}, file{name: dir + "/", mode: 0o755})
 	}
-	defer os.Remove(archive)
-	return m.run(ctx, "ctr", "ctr", "--address="+socket, "--namespace=k8s.io", "images", "import", archive)
+	files = append(files, file{name: "tmp/", mode: 0o1777}, file{name: p.Paths[0], mode: 0o755, from: p.Binary})
+	for _, link := range p.Paths[1:] {
+		files = append(files, file{name: link, link: path.Base(p.Paths[0])})
+	}
+	return imageOf(v1.Config{Entrypoint: []string{"/" + p.Paths[0]}, User: p.User}, files...)
 }
 
 // file is a file of an image: the content of a file here, or a link.
@@ -103,7 +119,10 @@ func imageOf(config v1.Config, files ...file) (v1.Image, error) {
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
-	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil })
+	l, err := tarball.LayerFromOpener(
+		func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil },
+		tarball.WithCompressionLevel(gzip.NoCompression),
+	)
 	if err != nil {
 		return nil, err
 	}

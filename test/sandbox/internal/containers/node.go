@@ -42,8 +42,8 @@ type Config struct {
 	Kubelet, Node string
 	// Registry is the address, over plain HTTP, of the registry whose name in images is RegistryName.
 	Registry string
-	// Programs are binaries, by the images that have them and nothing else.
-	Programs map[string]string
+	// Images is an archive that WriteImages wrote, in a directory of its own.
+	Images string
 	// Dir holds the node's files, LogDir the logs of its processes.
 	Dir, LogDir string
 	// Cgroup is the name of the node's cgroup in each hierarchy.
@@ -124,7 +124,8 @@ func Start(ctx context.Context, cfg Config) (*Machine, error) {
 	if err := m.startRuntime(ctx); err != nil {
 		return nil, err
 	}
-	if err := m.importImages(ctx); err != nil {
+	err := m.run(ctx, "ctr", "ctr", "--address="+socket, "--namespace=k8s.io", "images", "import", cfg.Images)
+	if err != nil {
 		return nil, err
 	}
 	return m, m.startKubelet(ctx)
@@ -169,6 +170,7 @@ func (m *Machine) startFirst(ctx context.Context) (err error) {
 		Args: []string{
 			"init", "--hostname=" + m.cfg.Name, "--ready=" + ready,
 			"--keep=" + m.cfg.Dir, "--keep=" + m.cfg.LogDir, "--keep=" + filepath.Dir(m.cfg.Node),
+			"--keep=" + filepath.Dir(m.cfg.Images),
 		},
 		Log: filepath.Join(m.cfg.LogDir, "node.log"),
 	})

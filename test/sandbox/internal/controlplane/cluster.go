@@ -50,6 +50,8 @@ type Config struct {
 	// Egress is the socket of an HTTP proxy through which the API server connects with nodes, pods and Services; "" for
 	// none.
 	Egress string
+	// Names are further DNS names and IP addresses of the API server.
+	Names []string
 	// APIServerArgs are further arguments of kube-apiserver.
 	APIServerArgs []string
 	Group         *proc.Group

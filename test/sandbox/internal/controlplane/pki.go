@@ -120,8 +120,8 @@ func pemBlock(kind string, der []byte) []byte {
 
 // pkiFiles writes the control plane's key and certificate files to dir.
 func (c *Cluster) pkiFiles() error {
-	server, err := c.ca.issue(pkix.Name{CommonName: "kube-apiserver"}, "127.0.0.1", "localhost", "kubernetes",
-		"kubernetes.default", "kubernetes.default.svc", c.serviceIP())
+	names := []string{"127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", c.serviceIP()}
+	server, err := c.ca.issue(pkix.Name{CommonName: "kube-apiserver"}, append(names, c.cfg.Names...)...)
 	if err != nil {
 		return err
 	}

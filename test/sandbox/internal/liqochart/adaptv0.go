@@ -23,12 +23,12 @@ const (
 	AuthSecretV0    = "sandbox-auth-serving"
 )
 
-// KeepV0 is Keep for the chart of Liqo v0.x. It drops gateway and proxy, which need a kernel and a container image, and
-// discovery.
+// KeepV0 is Keep for the chart of Liqo v0.x. It drops gateway and proxy, which need a kernel and a container image,
+// discovery, and the webhook's certificate, which the sandbox issues itself.
 func KeepV0(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	drop := []string{"liqo-gateway", "liqo-proxy", "liqo-discovery"}
 	return slices.DeleteFunc(Keep(objects, false), func(o *unstructured.Unstructured) bool {
-		return o.GetKind() == "Deployment" && slices.Contains(drop, o.GetName())
+		return o.GetKind() == "Deployment" && slices.Contains(drop, o.GetName()) || o.GetName() == WebhookSecretV0
 	})
 }
 

@@ -112,9 +112,8 @@ func parse(text string) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// Keep drops objects that a sandbox cannot run or does not need: Jobs and CronJobs, the hooks of an uninstallation, the
-// webhook's certificate, which the sandbox issues itself, and, unless packets are real, DaemonSets and kernel
-// configuration.
+// Keep drops objects that a sandbox cannot run or does not need: Jobs and CronJobs, the hooks of an uninstallation, and,
+// unless packets are real, DaemonSets and kernel configuration.
 func Keep(objects []*unstructured.Unstructured, packets bool) []*unstructured.Unstructured {
 	drop := map[string]bool{
 		"DaemonSet": !packets, "Job": true, "CronJob": true, "FirewallConfiguration": !packets,
@@ -122,7 +121,7 @@ func Keep(objects []*unstructured.Unstructured, packets bool) []*unstructured.Un
 	}
 	var out []*unstructured.Unstructured
 	for _, o := range objects {
-		if drop[o.GetKind()] || strings.Contains(o.GetName(), "pre-delete") || o.GetName() == "liqo-webhook-certs" {
+		if drop[o.GetKind()] || strings.Contains(o.GetName(), "pre-delete") {
 			continue
 		}
 		out = append(out, o)
