@@ -18,6 +18,8 @@ E2E ?=
 PACKETS ?=
 # Extra arguments of the suite whose containers are real.
 CONTAINERS ?=
+# Extra arguments of the suite that follows the documents.
+INSTALLATION ?=
 # How long make fuzz searches, for new paths and for the slowest filters each, and how many expressions it tries besides.
 FUZZ_TIME ?= 1h
 FUZZ_INPUTS ?= 100000000
@@ -53,7 +55,7 @@ define patches
   if (patch || !"$(PATCH)") print "  " $$1, $$2, "→", $$3, (patch ? "(patch " patch ")" : ""), ($$4 == "-" ? "" : $$4) }
 endef
 
-.PHONY: help build generate image check test durations unit random histories chaos older mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e liqo-v0 small-suites stock stock-unless-passed matrix liqo-e2e packets containers containerd nftables hostile attack lint words outdated demo bench clean
+.PHONY: help build generate image check test durations unit random histories chaos older mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e liqo-v0 small-suites stock stock-unless-passed matrix liqo-e2e packets containers installation containerd nftables hostile attack lint words outdated demo bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -177,6 +179,9 @@ containers: containerd ## Pods in real containers, over two hops: a kubelet and 
 	$(TEST) $(TOOL) $(call gotestsum,containers,--format=testname) -- $(lean) -count=1 -timeout=20m ./containers/... $(CONTAINERS)
 
 # After nftables: two installations at once would wait for one lock, and fail.
+installation: containerd ## README.md and docs/install.md as a reader follows them, with Helm, liqoctl and real containers (INSTALLATION='-run Name' to choose)
+	$(TEST) $(TOOL) $(call gotestsum,installation,--format=testname) -- $(lean) -count=1 -timeout=40m ./install/... $(INSTALLATION)
+
 containerd: nftables ## Install Debian's containerd, runc, CNI plugins and busybox, if there are none; without them the suite with real containers is skipped
 	@{ command -v containerd && command -v runc && command -v busybox && test -x /usr/lib/cni/ptp; } >/dev/null || { apt-get update && \
 		DEBIAN_FRONTEND=noninteractive apt-get install -y --no-remove --no-install-recommends containerd runc containernetworking-plugins busybox-static; } \

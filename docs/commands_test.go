@@ -40,6 +40,7 @@ func TestEveryCommandNamesWhoRunsIt(t *testing.T) {
 			case b.RunBy == RunByTest:
 				byTest++
 				require.Equal(t, "console", b.Language, "%s:%d: what the commands print is compared", path, b.Line)
+			case b.RunBy == RunByInstall:
 			case sandbox:
 				require.Contains(t, clusters(), cluster, "%s:%d: a cluster of the sandbox", path, b.Line)
 			default:

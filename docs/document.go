@@ -49,6 +49,8 @@ const (
 	RunByTest = "go test"
 	// RunBySandbox is a test in the clusters of test/sandbox. The name of the cluster follows.
 	RunBySandbox = "sandbox "
+	// RunByInstall is test/install, in clusters with real containers.
+	RunByInstall = "install"
 	// RunByReader marks commands that no test runs: they need other clusters, or much time.
 	RunByReader = "reader"
 )

@@ -135,7 +135,7 @@ func (c *Cluster) startPlane(ctx context.Context) error {
 		NodeGracePeriod: grace, Audited: c.audited(),
 		Name: c.Name, Dir: c.dir(), Binary: filepath.Join(s.kubernetes, binaries.Kube), APIServerArgs: s.opts.APIServerArgs,
 		// Service ranges are distinct, because Liqo does not remap them.
-		ServiceCIDR: fmt.Sprintf("10.%d.0.0/16", 100+c.index), Group: s.group, Ports: s.ports,
+		ServiceCIDR: c.ServiceCIDR(), Group: s.group, Ports: s.ports,
 	})
 	if err != nil {
 		return err
@@ -302,7 +302,9 @@ func (c *Cluster) localEffect() corev1.TaintEffect {
 	return corev1.TaintEffectNoSchedule // Only pods that name this node run there.
 }
 
-func (c *Cluster) hasLocalNode() bool { return slices.Contains(c.sandbox.opts.LocalNodes, c.Name) }
+func (c *Cluster) hasLocalNode() bool {
+	return c.sandbox.opts.Bare || slices.Contains(c.sandbox.opts.LocalNodes, c.Name)
+}
 
 // AddNode adds a simulated node to a cluster that has one, with 64 CPUs, 256Gi, 2000 pods
 // and the extra resources, such as GPUs.

@@ -13,11 +13,14 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/binaries"
@@ -39,6 +42,15 @@ const (
 	RegistryUser     = registry.User
 	RegistryPassword = registry.Password
 )
+
+// Installers builds the programs with which readers of the documents install Liqo and the broker, unless they are in the
+// cache: liqoctl, helm3 and helm4. It returns the directory that contains them.
+func Installers(ctx context.Context, progress func(format string, args ...any)) (string, error) {
+	return binaries.EnsureInstallers(ctx, progress)
+}
+
+// LiqoSource returns the directory with the source of Liqo.
+func LiqoSource(ctx context.Context) (string, error) { return binaries.LiqoSource(ctx, LiqoVersion) }
 
 // ContainersPossible returns nil if this process may start a sandbox with containers, else the reason.
 func ContainersPossible() error { return containers.Possible() }
@@ -149,7 +161,7 @@ func (c *Cluster) runMachine(ctx context.Context) (err error) {
 		Images: s.archive,
 		Cgroup: cgroupOf(s.dir) + c.Name, Network: c.machineNetwork,
 		PodCIDR: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(c.index), 0}), 24), DNS: c.dnsAddress(),
-		Labels: []string{machineLabel + "=true"}, Registry: images,
+		Labels: []string{machineLabel + "=true"}, Registry: images, RegistryNames: []string{RegistryName, s.registry},
 	}
 	if c.Role != RoleProvider {
 		cfg.Taints = []string{localTaint + "=:" + string(c.localEffect())}
@@ -157,6 +169,7 @@ func (c *Cluster) runMachine(ctx context.Context) (err error) {
 	if c.machine, err = containers.Start(ctx, cfg); err != nil {
 		return err
 	}
+	s.background.Go(func() error { return c.balanceLoads(s.runCtx) })
 	if err := c.WaitNodeReady(ctx, c.MachineNode()); err != nil {
 		return err
 	}
@@ -201,6 +214,38 @@ func (c *Cluster) MachineNode() string { return c.Name + "-node" }
 
 // Runtime is the path of the CRI socket of the cluster's real node.
 func (c *Cluster) Runtime() string { return c.machine.Socket() }
+
+// balanceLoads gives each Service of type LoadBalancer the address of the node until ctx ends, as the load balancers of
+// small distributions do. kube-proxy forwards its ports there.
+func (c *Cluster) balanceLoads(ctx context.Context) error {
+	set := func(service *corev1.Service) {
+		if service.Spec.Type != corev1.ServiceTypeLoadBalancer || len(service.Status.LoadBalancer.Ingress) > 0 {
+			return
+		}
+		service = service.DeepCopy()
+		service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: c.machineNetwork.Address.String()}}
+		// A conflict means that there will be another event.
+		_, _ = c.Kube.CoreV1().Services(service.Namespace).UpdateStatus(ctx, service, metav1.UpdateOptions{})
+	}
+	informer := informers.NewSharedInformerFactory(c.Kube, time.Minute).Core().V1().Services().Informer()
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(o any) { set(o.(*corev1.Service)) }, UpdateFunc: func(_, o any) { set(o.(*corev1.Service)) },
+	})
+	if err != nil {
+		return err
+	}
+	informer.RunWithContext(ctx)
+	return nil
+}
+
+// APIServer is the URL of the API server for pods, and for other clusters, of a sandbox with containers.
+func (c *Cluster) APIServer() string { return c.url() }
+
+// ServiceCIDR is the range of the cluster's Services.
+func (c *Cluster) ServiceCIDR() string { return fmt.Sprintf("10.%d.0.0/16", 100+c.index) }
+
+// Registry is the address (HOST:PORT) of the registry of a sandbox with containers. Nodes pull images of this name, too.
+func (s *Sandbox) Registry() string { return s.registry }
 
 // podLog returns the last lines of the logs of the pods of a component.
 func (c *Cluster) podLog(ctx context.Context, component string) string {

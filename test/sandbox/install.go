@@ -97,7 +97,7 @@ func (c *Cluster) chartValues() map[string]any {
 		"controllerManager": map[string]any{"pod": map[string]any{"extraArgs": manager}},
 		"discovery":         map[string]any{"config": map[string]any{"clusterID": c.Name, "clusterLabels": labels}},
 		"ipam": map[string]any{
-			"podCIDR": podCIDR, "serviceCIDR": fmt.Sprintf("10.%d.0.0/16", 100+c.index),
+			"podCIDR": podCIDR, "serviceCIDR": c.ServiceCIDR(),
 			"externalCIDR": externalCIDR, "internalCIDR": internalCIDR,
 		},
 		"offloading": map[string]any{"reflection": map[string]any{

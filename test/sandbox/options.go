@@ -61,9 +61,13 @@ type Options struct {
 	// implies Networking, excludes ConsumerNodes and LocalNodes, and no pod is simulated.
 	Packets bool
 	// Containers gives each cluster a real node, CLUSTER-node: a kubelet, containerd and kube-proxy in a network namespace.
-	// No pod is simulated. Pods of consumers and of the broker's cluster must name their node, unless the cluster is one
-	// of LocalNodes. It excludes Packets and ConsumerNodes.
+	// No pod is simulated, and all components are pods of these nodes. Pods of consumers and of the broker's cluster must
+	// name their node, unless the cluster is one of LocalNodes. It excludes Packets, ConsumerNodes, Networking, RemoteIPAM,
+	// Catalog and Latency.
 	Containers bool
+	// Bare installs neither Liqo nor a broker, and peers nothing: that is the test's. It needs Containers. The images of
+	// Liqo's components are on all nodes, and every node takes any pod.
+	Bare bool
 	// Liqo is the version of Liqo in all clusters: LiqoVersion (the default) or LiqoV11Version.
 	Liqo string
 	// Kubernetes is the version of all control planes: KubernetesVersion (the default) or KubernetesLaterVersion.
@@ -205,6 +209,16 @@ func (o *Options) validate() error {
 	}
 	if o.Containers && (o.Packets || o.ConsumerNodes) {
 		errs = append(errs, errors.New("--containers: does not go together with --packets, or with simulated nodes (ConsumerNodes)"))
+	}
+	if o.Bare && (!o.Containers || o.BrokerNode != "") {
+		errs = append(errs, errors.New("Bare needs Containers, and no BrokerNode"))
+	}
+	for flag, on := range map[string]bool{
+		"catalog": o.Catalog, "remote-ipam": o.RemoteIPAM, "networking": o.Networking && !o.Packets, "latency": o.Latency > 0,
+	} {
+		if o.Containers && on {
+			errs = append(errs, fmt.Errorf("--containers: does not support --%s", flag))
+		}
 	}
 	if o.Containers && o.Kubernetes != KubernetesVersion {
 		errs = append(errs, fmt.Errorf("--containers: needs --kubernetes=%s, not %s", KubernetesVersion, o.Kubernetes))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/binaries"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/containers"
@@ -144,6 +145,9 @@ func (s *Sandbox) boot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s.opts.Bare {
+		return s.acceptCommands()
+	}
 	// 3. Peer them.
 	if err := s.each(ctx, s.consumerClusters(), func(ctx context.Context, c *Cluster) error {
 		return s.peer(ctx, c, s.Cluster(Broker), s.opts.ConsumerSlice)
@@ -168,9 +172,11 @@ func (s *Sandbox) boot(ctx context.Context) error {
 			return err
 		}
 	}
-	// 4. Accept commands.
-	s.control, err = s.serveControl()
-	if err != nil {
+	return s.acceptCommands()
+}
+
+func (s *Sandbox) acceptCommands() (err error) {
+	if s.control, err = s.serveControl(); err != nil {
 		return err
 	}
 	return s.saveState()
@@ -195,6 +201,17 @@ func (c *Cluster) start(ctx context.Context, objects liqoObjects) error {
 		return err
 	}
 	c.sandbox.say("%s: Kubernetes is ready at %s", c.Name, c.plane.URL())
+	if c.sandbox.opts.Bare {
+		var err error
+		if c.Client, err = client.New(c.Config, client.Options{Scheme: newScheme()}); err != nil {
+			return err
+		}
+		if err := c.runPods(ctx); err != nil {
+			return fmt.Errorf("%s: %w", c.Name, err)
+		}
+		c.sandbox.say("%s: node %s is Ready", c.Name, c.MachineNode())
+		return nil
+	}
 	if err := c.installLiqo(ctx, objects); err != nil {
 		return fmt.Errorf("%s: %w", c.Name, err)
 	}

@@ -52,7 +52,11 @@ capabilities = ["pull", "resolve"]
 
 // writeFiles writes the configuration of containerd, of CNI and of the kubelet.
 func (m *Machine) writeFiles() error {
-	for _, dir := range []string{"cni", "tmp", filepath.Join("registries", RegistryName)} {
+	dirs := []string{"cni", "tmp"}
+	for _, name := range m.cfg.RegistryNames {
+		dirs = append(dirs, filepath.Join("registries", name))
+	}
+	for _, dir := range dirs {
 		if err := os.MkdirAll(m.file(dir), 0o700); err != nil {
 			return err
 		}
@@ -69,14 +73,17 @@ func (m *Machine) writeFiles() error {
 	if err != nil {
 		return err
 	}
-	for name, data := range map[string][]byte{
+	files := map[string][]byte{
 		"tls.crt": serving.Cert, "tls.key": serving.Key, "ca.crt": m.cfg.Cluster.CA(), "kubelet.yaml": kubelet,
 		"cni/10-ptp.conflist": network,
 		"resolv.conf":         []byte("nameserver " + m.cfg.Network.Address.String() + "\n"),
 		"containerd.toml": fmt.Appendf(nil, runtimeConfig, m.file("containerd"), socket, PauseImage, plugins, m.file("cni"),
 			m.file("registries")),
-		filepath.Join("registries", RegistryName, "hosts.toml"): fmt.Appendf(nil, hostsConfig, "http://"+m.cfg.Registry),
-	} {
+	}
+	for _, name := range m.cfg.RegistryNames {
+		files[filepath.Join("registries", name, "hosts.toml")] = fmt.Appendf(nil, hostsConfig, "http://"+m.cfg.Registry)
+	}
+	for name, data := range files {
 		if err := os.WriteFile(m.file(name), data, 0o600); err != nil {
 			return err
 		}

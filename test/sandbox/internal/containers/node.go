@@ -40,8 +40,9 @@ type Config struct {
 	ClusterName, Name string
 	// Kubelet and Node are binaries: the kubelet, and cmd/node.
 	Kubelet, Node string
-	// Registry is the address, over plain HTTP, of the registry whose name in images is RegistryName.
-	Registry string
+	// Registry is the address, over plain HTTP, of the registry with these names in images.
+	Registry      string
+	RegistryNames []string
 	// Images is an archive that WriteImages wrote, in a directory of its own.
 	Images string
 	// Dir holds the node's files, LogDir the logs of its processes.
