@@ -55,6 +55,7 @@ func Run(ctx context.Context, cfg Config) error {
 			return httpserve.ServeOn(ctx, cfg.HealthAddress, "--health-probe-address", health.Handler())
 		})
 	}
+	group.Go(func() error { return serveProbes(ctx, &cfg, local, health.Handler()) })
 	group.Go(func() error {
 		health.Set(process.Standby)
 		return elections.Run(ctx, cfg.Node.Name, local, events, func(ctx context.Context) error {

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -72,8 +74,12 @@ func readPeering(ctx context.Context, cfg *Config, local kubernetes.Interface) (
 
 	what = fmt.Sprintf("VirtualNode %s/%s (environment VIRTUALNODE_NAME, POD_NAMESPACE)", cfg.VirtualNodeNamespace, cfg.VirtualNode)
 	getVirtualNode := func(ctx context.Context) (*offloadingv1beta1.VirtualNode, error) {
-		vn := &offloadingv1beta1.VirtualNode{}
-		return vn, cl.Get(ctx, client.ObjectKey{Namespace: cfg.VirtualNodeNamespace, Name: cfg.VirtualNode}, vn)
+		raw := &unstructured.Unstructured{}
+		raw.SetGroupVersionKind(offloadingv1beta1.SchemeGroupVersion.WithKind(offloadingv1beta1.VirtualNodeKind))
+		if err := cl.Get(ctx, client.ObjectKey{Namespace: cfg.VirtualNodeNamespace, Name: cfg.VirtualNode}, raw); err != nil {
+			return nil, err
+		}
+		return virtualNodeOf(raw)
 	}
 	if p.virtualNode, err = process.Eventually(ctx, cfg.Log, cfg.StartupTimeout, what, getVirtualNode); err != nil {
 		return nil, err
@@ -85,6 +91,21 @@ func readPeering(ctx context.Context, cfg *Config, local kubernetes.Interface) (
 	}
 	p.foreignCluster, err = process.Eventually(ctx, cfg.Log, cfg.StartupTimeout, what, getForeignCluster)
 	return p, err
+}
+
+// virtualNodeOf returns a VirtualNode as Liqo v1.2.0 has it. Since v1.3.0 its status has the patch that counts:
+// spec.offloadingPatch merged with what the VkOptionsTemplate does not reflect, or nothing if neither sets anything.
+func virtualNodeOf(raw *unstructured.Unstructured) (*offloadingv1beta1.VirtualNode, error) {
+	vn := &offloadingv1beta1.VirtualNode{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, vn); err != nil {
+		return nil, err
+	}
+	patch, has, err := unstructured.NestedMap(raw.Object, "status", "effectiveOffloadingPatch")
+	if err != nil || !has {
+		return vn, err
+	}
+	vn.Spec.OffloadingPatch = &offloadingv1beta1.OffloadingPatch{}
+	return vn, runtime.DefaultUnstructuredConverter.FromUnstructured(patch, vn.Spec.OffloadingPatch)
 }
 
 // mayReadConfigurations asks the API server whether this account may read Configurations. Every account may ask this

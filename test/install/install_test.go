@@ -50,6 +50,7 @@ func TestInstall(t *testing.T) {
 	upkeep := blocks(t, "../../docs/install.md")
 	require.Len(t, upkeep, 2)
 	before := r.containers(t)
+	r.run(t, "export KUBECONFIG=~/broker.yaml")
 	r.run(t, upkeep[0], change{"sha256:<digest>", strings.TrimSpace(digest)})
 	eventually(t, func(ctx context.Context) error { return r.rolledOut(ctx, strings.TrimSpace(digest)) })
 	require.NoError(t, r.serves(t.Context()))
