@@ -23,6 +23,11 @@ func TestInstall(t *testing.T) {
 	if err := sandbox.ContainersPossible(); err != nil {
 		t.Skip(err)
 	}
+	t.Run("with Helm 3", func(t *testing.T) { testInstall(t, "helm3") })
+	t.Run("with Helm 4", func(t *testing.T) { testInstall(t, "helm4") })
+}
+
+func testInstall(t *testing.T, helm string) {
 	s, err := sandbox.Up(t.Context(), sandbox.Options{
 		Name: "install", Consumers: 1, Providers: 1, Containers: true, Bare: true, Progress: t.Logf,
 	})
@@ -35,7 +40,7 @@ func TestInstall(t *testing.T) {
 		}
 		require.NoError(t, s.Down())
 	})
-	r := newReader(t, s, "helm3")
+	r := newReader(t, s, helm)
 	chart := r.installLiqo(t)
 
 	steps := blocks(t, "../../README.md")
