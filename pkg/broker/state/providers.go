@@ -46,9 +46,8 @@ type provider struct {
 	// provider was not ready, alive or not.
 	failedProbes, answeredProbes, unusableProbes int
 	firstFailed                                  time.Time
-	// unreachableSince is zero while the provider is not silent. It is later than lost, when the outage began, if the
-	// provider has answered a single probe since.
-	unreachableSince, lost time.Time
+	// unreachableSince is zero while the provider is not silent.
+	unreachableSince time.Time
 	// failoverFrom is the time from which Failover.After counts in an outage, by the clock of this leader. earlier is
 	// how long the outage had lasted under the previous leader, by that leader's clock.
 	failoverFrom time.Time
@@ -186,7 +185,7 @@ func newProvider(status *v1alpha1.ProviderClusterStatus, probeInterval time.Dura
 			p.unclean = true
 		case c.Type == v1alpha1.ProviderReachable && c.Reason == v1alpha1.ReasonNoAnswer:
 			// The outage is as old as the condition. The previous leader may not have written that it moved pods away.
-			p.unreachableSince, p.lost, p.firstFailed = c.LastTransitionTime.Time, c.LastTransitionTime.Time, c.LastTransitionTime.Time
+			p.unreachableSince, p.firstFailed = c.LastTransitionTime.Time, c.LastTransitionTime.Time
 			p.unclean, p.last.Problem = true, c.Message
 			if last := status.KPIs.Uptime.Until; last != nil { // Its last probe; the clock of this leader may be another.
 				p.earlier = max(0, last.Sub(c.LastTransitionTime.Time))
@@ -299,13 +298,11 @@ func (f *Federation) observeOutcome(p *provider, probe *Probe, first bool) {
 	}
 	if probe.Answered || probe.Alive {
 		p.failedProbes, p.firstFailed = 0, time.Time{}
-		if first {
-			p.lost = probe.Ended // The outage that the leader before saw was over meanwhile.
+		if first && !p.unreachableSince.IsZero() {
+			p.unreachableSince, p.failoverFrom = probe.Ended, probe.Ended // The outage that the leader before saw was over meanwhile.
 		}
 		if p.answeredProbes++; p.answeredProbes >= answeredProbesUntilReachable || p.unreachableSince.IsZero() {
 			p.answeredProbes, p.unreachableSince = 0, time.Time{}
-		} else { // One answer ends no outage, but failover needs silence.
-			p.unreachableSince, p.failoverFrom = probe.Ended, probe.Ended
 		}
 	} else {
 		p.answeredProbes = 0
@@ -318,12 +315,10 @@ func (f *Federation) observeOutcome(p *provider, probe *Probe, first bool) {
 		case first && !p.unreachableSince.IsZero():
 			p.failoverFrom = probe.Ended.Add(-p.earlier)
 		case p.failedProbes < failedProbesUntilUnreachable || !p.unreachableSince.IsZero():
+		case probe.Reached.After(p.firstFailed):
+			p.unreachableSince, p.failoverFrom = probe.Reached, probe.Reached
 		default:
-			p.lost = p.firstFailed
-			if probe.Reached.After(p.lost) {
-				p.lost = probe.Reached
-			}
-			p.unreachableSince, p.failoverFrom = p.lost, p.lost
+			p.unreachableSince, p.failoverFrom = p.firstFailed, p.firstFailed
 		}
 	}
 	p.confirmed = p.confirmed || probe.Answered && p.unreachableSince.IsZero() || p.failedProbes >= failedProbesUntilUnreachable ||

@@ -51,9 +51,7 @@ func TestAProviderIsUnreachableAfterTwoFailedProbesInARow(t *testing.T) {
 	require.NotZero(t, f.VirtualNode(placed("q1")).UnreachableSince, "one answer may be an accident, too")
 	f.ObserveProbe("q", down(5*time.Second))
 	f.ObserveProbe("q", up(6*time.Second))
-	at := f.VirtualNode(placed("q1"))
-	require.Equal(t, noon.Add(6*time.Second), at.FailoverFrom, "failover needs silence, and it answers now and then")
-	require.Equal(t, at.FailoverFrom, at.UnreachableSince, "a new leader counts from it, too")
+	require.Equal(t, noon.Add(2*time.Second), f.VirtualNode(placed("q1")).UnreachableSince, "it answers now and then")
 	require.Equal(t, []string{"q"}, f.ObserveProbe("q", up(7*time.Second)))
 	require.Zero(t, f.VirtualNode(placed("q1")).UnreachableSince)
 	q, _ = f.Provider("q")
@@ -543,7 +541,7 @@ func TestOnlyASilentProviderIsUnreachable(t *testing.T) {
 			probes: []Probe{alive(s), alive(2 * s), down(3 * s), down(4 * s)}, unreachable: noon.Add(3 * s),
 		},
 		"it rejects, and is silent once": {probes: []Probe{alive(s), down(2 * s)}, unusable: true},
-		"it is silent, and rejects once": {probes: []Probe{down(s), down(2 * s), alive(3 * s)}, unreachable: noon.Add(3 * s)},
+		"it is silent, and rejects once": {probes: []Probe{down(s), down(2 * s), alive(3 * s)}, unreachable: noon.Add(s)},
 		"it is silent, and rejects then": {
 			probes: []Probe{down(s), down(2 * s), alive(3 * s), alive(4 * s)}, unusable: true, reason: v1alpha1.ReasonRejects,
 		},

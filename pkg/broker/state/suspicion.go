@@ -17,7 +17,7 @@ func (f *Federation) suspicious() bool {
 		total++
 		switch {
 		case !p.unreachableSince.IsZero():
-			outages = append(outages, p.lost)
+			outages = append(outages, p.unreachableSince)
 		case p.confirmed && p.last.Answered:
 			answers = true
 		}

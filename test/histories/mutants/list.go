@@ -151,8 +151,8 @@ func testedMutants() []tested {
 			"no provider is asked whether a pod has ended before it is evicted", "pkg/broker/pods/assigned.go", `case answer.Ended:`, `case false:`,
 		}, "pkg/broker/pods", "TestAPodThatHasEndedAtItsProviderIsEndedHere"},
 		{mutant{
-			"failover counts the time before an answer", "pkg/broker/state/providers.go",
-			`p.unreachableSince, p.failoverFrom = probe.Ended, probe.Ended`, ``,
+			"an outage counts that was over when a leader began", "pkg/broker/state/providers.go",
+			`p.unreachableSince, p.failoverFrom = probe.Ended, probe.Ended // The outage that the leader before saw was over meanwhile.`, ``,
 		}, "pkg/broker/state", "TestAnOutageThatWasOverDoesNotCount"},
 		{mutant{
 			"the ShadowPod of a pod that has ended is deleted before that is written", "pkg/broker/termination/checker.go",

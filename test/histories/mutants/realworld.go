@@ -115,11 +115,6 @@ func realWorldMutants() []tested {
 			`if false {`,
 		}, "pkg/broker/pods", "TestASliceWhosePodsAreNotMadeCloses"},
 		{mutant{
-			"providers that answered once meanwhile were not lost together", "pkg/broker/state/suspicion.go",
-			`append(outages, p.lost)`,
-			`append(outages, p.unreachableSince)`,
-		}, "pkg/broker/state", "TestASuspicionEndsForEachProviderByItself"},
-		{mutant{
 			"the Node of the broker is made again without its cordon", "pkg/broker/node/memory.go",
 			`forged.Spec.Unschedulable = m.Unschedulable`,
 			`_ = m.Unschedulable`,
