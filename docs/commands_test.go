@@ -41,6 +41,7 @@ func TestEveryCommandNamesWhoRunsIt(t *testing.T) {
 				byTest++
 				require.Equal(t, "console", b.Language, "%s:%d: what the commands print is compared", path, b.Line)
 			case b.RunBy == RunByInstall:
+				require.Contains(t, []string{"install.md", "../README.md"}, path, "%s:%d: test/install reads these", path, b.Line)
 			case sandbox:
 				require.Contains(t, clusters(), cluster, "%s:%d: a cluster of the sandbox", path, b.Line)
 			default:

@@ -21,24 +21,34 @@ import (
 
 // serveProbes serves the probes also at the ports where the kubelet asks this pod. Since v1.3.0 liqo-controller-manager
 // writes a readiness probe with a fixed port into the Deployment of a virtual kubelet, and replaces no pod before the new
-// one answers there. Ports that cannot be served are logged: the virtual kubelet works without them.
+// one answers there. Ports that cannot be served are logged: the virtual kubelet works without them. The pod is read until
+// that succeeds, because a pod that is never ready would stop the rollout.
 func serveProbes(ctx context.Context, cfg *Config, local kubernetes.Interface, handler http.Handler) error {
 	if cfg.PodName == "" || cfg.VirtualNodeNamespace == "" {
 		return nil // It runs outside of a pod.
 	}
-	pod, err := process.Eventually(ctx, cfg.Log, cfg.StartupTimeout, "own pod", func(ctx context.Context) (*corev1.Pod, error) {
-		return local.CoreV1().Pods(cfg.VirtualNodeNamespace).Get(ctx, cfg.PodName, metav1.GetOptions{})
-	})
-	if err != nil {
-		if ctx.Err() == nil {
-			cfg.Log.Error(err, "Serving the probes at no other port, reading the own pod failed")
+	var pod *corev1.Pod
+	for pod == nil {
+		var err error
+		pod, err = process.Eventually(ctx, cfg.Log, cfg.StartupTimeout, "own pod", func(ctx context.Context) (*corev1.Pod, error) {
+			return local.CoreV1().Pods(cfg.VirtualNodeNamespace).Get(ctx, cfg.PodName, metav1.GetOptions{})
+		})
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			cfg.Log.Error(err, "Cannot read the own pod, the probes are served at --health-probe-address only")
+			pod = nil
 		}
-		return nil
 	}
-	served := []string{cfg.HealthAddress, cfg.MetricsAddress, net.JoinHostPort("", strconv.Itoa(int(cfg.Kubelet.Port)))}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, port := range probedPorts(pod) {
-		if slices.ContainsFunc(served, func(address string) bool { return portOf(address) == port }) {
+		switch host, served := splitAddress(cfg.HealthAddress); {
+		case served == port && (host == "" || net.ParseIP(host).IsUnspecified()):
+			continue
+		case port == int(cfg.Kubelet.Port) || port == portOf(cfg.MetricsAddress):
+			cfg.Log.Error(nil, "Not serving the probes at a port that this pod's probes name: the kubelet API or the metrics have it",
+				"port", port)
 			continue
 		}
 		cfg.Log.Info("Serving the probes at a port that this pod's probes name", "port", port)
@@ -52,21 +62,28 @@ func serveProbes(ctx context.Context, cfg *Config, local kubernetes.Interface, h
 	return group.Wait()
 }
 
-// portOf returns the port of an address; 0 if it has none.
+// splitAddress returns the parts of an address; the port is 0 if it has none.
+func splitAddress(address string) (host string, port int) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0
+	}
+	port, err = strconv.Atoi(text)
+	if err != nil {
+		return host, 0
+	}
+	return host, port
+}
+
 func portOf(address string) int {
-	_, text, err := net.SplitHostPort(address)
-	if err != nil {
-		return 0
-	}
-	port, err := strconv.Atoi(text)
-	if err != nil {
-		return 0
-	}
+	_, port := splitAddress(address)
 	return port
 }
 
-// probedPorts returns the ports to which the kubelet sends HTTP requests for the probes of the virtual kubelet's
-// container, sorted.
+// paths has the health handler's paths. A mesh may have replaced a probe by one of its sidecar, with another path.
+var paths = []string{"/livez", "/readyz", "/healthz"}
+
+// probedPorts returns the ports at which the kubelet asks the virtual kubelet's container for these paths, sorted.
 func probedPorts(pod *corev1.Pod) []int {
 	container := ownContainer(pod)
 	if container == nil {
@@ -74,7 +91,8 @@ func probedPorts(pod *corev1.Pod) []int {
 	}
 	var ports []int
 	for _, probe := range []*corev1.Probe{container.StartupProbe, container.LivenessProbe, container.ReadinessProbe} {
-		if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Host != "" || probe.HTTPGet.Scheme == corev1.URISchemeHTTPS {
+		if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Host != "" || probe.HTTPGet.Scheme == corev1.URISchemeHTTPS ||
+			!slices.Contains(paths, probe.HTTPGet.Path) {
 			continue
 		}
 		port := probe.HTTPGet.Port.IntValue()
@@ -93,7 +111,7 @@ func probedPorts(pod *corev1.Pod) []int {
 	return slices.Compact(ports)
 }
 
-// ownContainer returns the container with Liqo's name of it, or the only one; nil if it cannot be determined, for example
+// ownContainer returns the container virtual-kubelet, or the only one; nil if it cannot be determined, for example
 // beside an injected sidecar. Other containers serve their own probes.
 func ownContainer(pod *corev1.Pod) *corev1.Container {
 	for i := range pod.Spec.Containers {

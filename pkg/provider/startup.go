@@ -94,7 +94,8 @@ func readPeering(ctx context.Context, cfg *Config, local kubernetes.Interface) (
 }
 
 // virtualNodeOf returns a VirtualNode as Liqo v1.2.0 has it. Since v1.3.0 its status has the patch that counts:
-// spec.offloadingPatch merged with what the VkOptionsTemplate does not reflect, or nothing if neither sets anything.
+// spec.offloadingPatch merged with the lists labelsNotReflected and annotationsNotReflected of the VkOptionsTemplate. It is
+// absent if neither sets anything.
 func virtualNodeOf(raw *unstructured.Unstructured) (*offloadingv1beta1.VirtualNode, error) {
 	vn := &offloadingv1beta1.VirtualNode{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, vn); err != nil {

@@ -40,6 +40,10 @@ func TestConfigurationsAreReadWhereThatIsAllowed(t *testing.T) {
 // Liqo v1.3.0 is not a dependency: its status is written as its API has it.
 func TestTheEffectivePatchOfAVirtualNodeCounts(t *testing.T) {
 	spec := map[string]any{"labelsNotReflected": []any{"spec.example.org/l"}}
+	merged := map[string]any{
+		"labelsNotReflected": []any{"spec.example.org/l", "template.example.org/l"}, "annotationsNotReflected": []any{"a"},
+		"nodeSelector": map[string]any{"disk": "ssd"},
+	}
 	for name, tc := range map[string]struct {
 		object map[string]any
 		want   *offloadingv1beta1.OffloadingPatch
@@ -49,10 +53,7 @@ func TestTheEffectivePatchOfAVirtualNodeCounts(t *testing.T) {
 			&offloadingv1beta1.OffloadingPatch{LabelsNotReflected: []string{"spec.example.org/l"}},
 		},
 		"of Liqo v1.3.0": {
-			map[string]any{"spec": map[string]any{"offloadingPatch": spec}, "status": map[string]any{"effectiveOffloadingPatch": map[string]any{
-				"labelsNotReflected": []any{"spec.example.org/l", "template.example.org/l"}, "annotationsNotReflected": []any{"a"},
-				"nodeSelector": map[string]any{"disk": "ssd"},
-			}}},
+			map[string]any{"spec": map[string]any{"offloadingPatch": spec}, "status": map[string]any{"effectiveOffloadingPatch": merged}},
 			&offloadingv1beta1.OffloadingPatch{
 				LabelsNotReflected: []string{"spec.example.org/l", "template.example.org/l"}, AnnotationsNotReflected: []string{"a"},
 				NodeSelector: map[string]string{"disk": "ssd"},

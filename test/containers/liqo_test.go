@@ -51,8 +51,9 @@ func testProbedPorts(t *testing.T, f *federation) {
 	t.Cleanup(func() { require.NoError(t, f.broker.Client.Delete(context.WithoutCancel(t.Context()), probed)) })
 	eventually(t, rolledOut)
 	for _, port := range []int{8088, 18080} {
+		before := probed.DeepCopy()
 		readyAt(port)
-		require.NoError(t, f.broker.Client.Update(t.Context(), probed))
+		require.NoError(t, f.broker.Client.Patch(t.Context(), probed, client.MergeFrom(before)))
 		eventually(t, rolledOut)
 	}
 }

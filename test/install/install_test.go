@@ -55,6 +55,7 @@ func testInstall(t *testing.T, helm string) {
 	upkeep := blocks(t, "../../docs/install.md")
 	require.Len(t, upkeep, 2)
 	before := r.containers(t)
+	require.Len(t, before, 3)
 	r.run(t, "export KUBECONFIG=~/broker.yaml")
 	r.run(t, upkeep[0], change{"sha256:<digest>", strings.TrimSpace(digest)})
 	eventually(t, func(ctx context.Context) error { return r.rolledOut(ctx, strings.TrimSpace(digest)) })
@@ -171,8 +172,8 @@ func (r *reader) installLiqo(t *testing.T) string {
 		if c.Role == sandbox.RoleConsumer {
 			id = "consumer" // As in README.md.
 		}
-		r.run(t, fmt.Sprintf(`liqoctl install --kubeconfig %s --cluster-id %s --api-server-url %s --pod-cidr 10.244.0.0/16 --service-cidr %s `+
-			`--version %s --local-chart-path %s --disable-telemetry --disable-api-server-sanity-check `+
+		r.run(t, fmt.Sprintf(`liqoctl install --kubeconfig %s --cluster-id %s --api-server-url %s --pod-cidr 10.244.0.0/16 `+
+			`--service-cidr %s --version %s --local-chart-path %s --disable-telemetry --disable-api-server-sanity-check `+
 			`--timeout 2m --set networking.enabled=false,metricAgent.enabled=false,proxy.enabled=false`,
 			c.Kubeconfig(), id, c.APIServer(), c.ServiceCIDR(), sandbox.LiqoVersion, chart))
 	}

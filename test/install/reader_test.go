@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -40,7 +41,8 @@ func newReader(t *testing.T, s *sandbox.Sandbox, helm string) *reader {
 	bin := filepath.Join(r.home, "bin")
 	require.NoError(t, os.Mkdir(bin, 0o755))
 	for name, program := range map[string]string{
-		"helm": filepath.Join(programs, helm), "liqoctl": filepath.Join(programs, "liqoctl"), "kubectl": filepath.Join(s.Tools(), "kubectl"),
+		"helm": filepath.Join(programs, helm), "liqoctl": filepath.Join(programs, "liqoctl"),
+		"kubectl": filepath.Join(s.Tools(), "kubectl"),
 	} {
 		require.NoError(t, os.Symlink(program, filepath.Join(bin, name)))
 	}
@@ -71,6 +73,10 @@ func (r *reader) run(t *testing.T, script string, changes ...change) string {
 		"echo \"cd '$PWD'\" >> %[1]s.new\nmv %[1]s.new %[1]s\n", r.vars)
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", ". "+r.vars+"\n"+script+keep)
 	cmd.Dir = r.home
+	// The commands of the shell end with it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 10 * time.Second
 	repository, err := filepath.Abs("../..")
 	require.NoError(t, err)
 	cmd.Env = []string{

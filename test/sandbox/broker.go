@@ -115,7 +115,7 @@ func (s *Sandbox) CatalogAddresses(ctx context.Context) ([]string, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w\nlast lines of the catalog's log:\n%s", c.Name, err, c.tailLog(context.WithoutCancel(ctx), CatalogComponent))
+		return nil, fmt.Errorf("%s: %w\nlast lines of the catalog's log:\n%s", c.Name, err, c.tailLog(ctx, CatalogComponent))
 	}
 	return addresses, nil
 }
@@ -293,7 +293,7 @@ func (c *Cluster) WaitVirtualKubelet(ctx context.Context, name, provider string)
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("%s: %w\nlast lines of the virtual kubelet's log:\n%s", c.Name, err, c.tailLog(context.WithoutCancel(ctx), "vk-"+name))
+		return fmt.Errorf("%s: %w\nlast lines of the virtual kubelet's log:\n%s", c.Name, err, c.tailLog(ctx, "vk-"+name))
 	}
 	return nil
 }

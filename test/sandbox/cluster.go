@@ -241,7 +241,8 @@ func (c *Cluster) bindKubeletRoles(ctx context.Context, tenant, virtualNode stri
 	return nil
 }
 
-// runPods starts the node agent, and KWOK if the cluster has a simulated node.
+// runPods starts the real node, or the node agent, and KWOK if the cluster has a simulated node. With a real node the
+// agent has no pods.
 func (c *Cluster) runPods(ctx context.Context) error {
 	s := c.sandbox
 	certificate, err := c.certificate(c.HostNode())
@@ -326,7 +327,8 @@ func (c *Cluster) AppendPodLog(line string) error { return kwok.AppendLog(c.dir(
 func (c *Cluster) waitLiqo(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
-	return poll(ctx, func(ctx context.Context) error {
+	late := ""
+	err := poll(ctx, func(ctx context.Context) error {
 		var list appsv1.DeploymentList
 		if err := c.Client.List(ctx, &list, client.InNamespace(liqochart.Namespace)); err != nil {
 			return err
@@ -334,12 +336,16 @@ func (c *Cluster) waitLiqo(ctx context.Context) error {
 		for i := range list.Items {
 			d := &list.Items[i]
 			if d.Status.ObservedGeneration < d.Generation || d.Status.AvailableReplicas < *d.Spec.Replicas {
-				return fmt.Errorf("%s: %d of %d replicas available\nlast lines of its log:\n%s",
-					d.Name, d.Status.AvailableReplicas, *d.Spec.Replicas, c.tailLog(ctx, d.Name))
+				late = d.Name
+				return fmt.Errorf("%s: %d of %d replicas available", d.Name, d.Status.AvailableReplicas, *d.Spec.Replicas)
 			}
 		}
 		return nil
 	})
+	if err != nil {
+		return fmt.Errorf("%w\nlast lines of its log:\n%s", err, c.tailLog(ctx, late))
+	}
+	return nil
 }
 
 // tailLog returns the last lines of the newest log of a component.

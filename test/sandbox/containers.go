@@ -249,6 +249,8 @@ func (s *Sandbox) Registry() string { return s.registry }
 
 // podLog returns the last lines of the logs of the pods of a component.
 func (c *Cluster) podLog(ctx context.Context, component string) string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second) // A wait has just ended.
+	defer cancel()
 	pods, err := c.Kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err.Error()
@@ -284,8 +286,8 @@ func (c *Cluster) publishAPIServer(ctx context.Context) error {
 	return err
 }
 
-// serveEgress serves an HTTP proxy through which the API server reaches the node and its pods. Addresses of this
-// machine's loopback are reached from here: Liqo's webhook and the virtual kubelets listen there. It returns its socket.
+// serveEgress serves an HTTP proxy through which the API server reaches the node, its pods and Services. It returns its
+// socket.
 func (c *Cluster) serveEgress() (string, error) {
 	s := c.sandbox
 	// In the directory of the sandbox, because the path of a socket has at most 107 bytes.
@@ -303,11 +305,7 @@ func (c *Cluster) connectEgress(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "use CONNECT", http.StatusMethodNotAllowed)
 		return
 	}
-	dial := c.machineNetwork.DialContext
-	if host, _, _ := net.SplitHostPort(r.Host); host == "localhost" || net.ParseIP(host).IsLoopback() {
-		dial = (&net.Dialer{}).DialContext
-	}
-	there, err := dial(r.Context(), "tcp", r.Host)
+	there, err := c.machineNetwork.DialContext(r.Context(), "tcp", r.Host)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return

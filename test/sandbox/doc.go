@@ -6,6 +6,6 @@
 // ServiceAccounts with the objects of Liqo's own Helm chart, the peerings, and the virtual kubelets with exactly the
 // arguments that liqo-controller-manager gives them. Not real, unless Options.Packets is set, are the pods of provider
 // clusters (KWOK) and the network between clusters (none, or with Options.Networking Liqo's addressing without
-// tunnels). With Options.Containers those pods are containers of a real kubelet. The node agent of each cluster is no
-// kubelet: it runs containers as host processes (internal/nodeagent).
+// tunnels). With Options.Containers a real kubelet runs all pods, also the components, as containers. Otherwise the
+// node agent of each cluster runs the components as host processes (internal/nodeagent).
 package sandbox

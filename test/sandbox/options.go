@@ -211,13 +211,21 @@ func (o *Options) validate() error {
 		errs = append(errs, errors.New("--containers: does not go together with --packets, or with simulated nodes (ConsumerNodes)"))
 	}
 	if o.Bare && (!o.Containers || o.BrokerNode != "") {
-		errs = append(errs, errors.New("Bare needs Containers, and no BrokerNode"))
+		errs = append(errs, errors.New("--containers: needed by Bare, which allows no --broker-node"))
 	}
-	for flag, on := range map[string]bool{
-		"catalog": o.Catalog, "remote-ipam": o.RemoteIPAM, "networking": o.Networking && !o.Packets, "latency": o.Latency > 0,
+	for _, other := range []struct {
+		flag string
+		set  bool
+	}{
+		{"catalog", o.Catalog},
+		{"remote-ipam", o.RemoteIPAM},
+		{"networking", o.Networking && !o.Packets},
+		{"latency", o.Latency > 0},
+		{"direct-network", len(o.DirectNetworks) > 0},
+		{"liqo", o.Liqo != LiqoVersion},
 	} {
-		if o.Containers && on {
-			errs = append(errs, fmt.Errorf("--containers: does not support --%s", flag))
+		if o.Containers && other.set {
+			errs = append(errs, fmt.Errorf("--containers: does not support --%s", other.flag))
 		}
 	}
 	if o.Containers && o.Kubernetes != KubernetesVersion {
@@ -229,7 +237,7 @@ func (o *Options) validate() error {
 		}
 	}
 	for _, network := range o.DirectNetworks {
-		if !o.Networking {
+		if !o.Networking && !o.Containers {
 			errs = append(errs, fmt.Errorf("--direct-network=%s: start the sandbox with --networking", network))
 		}
 		if consumer, provider := o.network(network); consumer == "" || provider == "" {

@@ -173,7 +173,7 @@ func (c *Cluster) WaitNodeReady(ctx context.Context, name string) error {
 		if name == c.sandbox.opts.BrokerNode {
 			component = BrokerComponent
 		}
-		return fmt.Errorf("%s: %w\nlast lines of its virtual kubelet's log:\n%s", c.Name, err, c.tailLog(context.WithoutCancel(ctx), component))
+		return fmt.Errorf("%s: %w\nlast lines of its virtual kubelet's log:\n%s", c.Name, err, c.tailLog(ctx, component))
 	}
 	return nil
 }

@@ -100,34 +100,37 @@ func unreachable() []string {
 	return []string{"provider refuses", "provider hangs", "provider reads nothing", "provider's etcd hangs", "provider's etcd is killed"}
 }
 
-// outages returns when a provider was unreachable. Outages that follow each other within Flap count as one.
-func (r *Record) outages(provider string) []span {
+// outages returns when a provider was unreachable. Outages that follow each other within Flap count as one: a broker that
+// gets a single answer in between does not take it for the end (docs/broker.md, Moving). flaps are the times in between.
+func (r *Record) outages(provider string) (merged, flaps []span) {
 	all := r.faultsAt(provider, unreachable()...)
 	slices.SortFunc(all, func(a, b span) int { return a.from.Compare(b.from) })
-	var merged []span
 	for _, s := range all {
-		if n := len(merged); n > 0 && s.from.Before(merged[n-1].to.Add(r.Times.Flap)) {
-			if s.to.After(merged[n-1].to) {
-				merged[n-1].to = s.to
-			}
+		n := len(merged)
+		if n == 0 || !s.from.Before(merged[n-1].to.Add(r.Times.Flap)) {
+			merged = append(merged, s)
 			continue
 		}
-		merged = append(merged, s)
+		if last := &merged[n-1]; s.from.After(last.to) {
+			flaps = append(flaps, span{last.to, s.from})
+		}
+		merged[n-1].to = latestOf(merged[n-1].to, s.to)
 	}
-	return merged
+	return merged, flaps
 }
 
 // mayFailOver reports whether pods of a provider may run elsewhere at a time, because it was unreachable for long
 // enough.
 func (r *Record) mayFailOver(provider string, at time.Time) bool {
-	return slices.ContainsFunc(r.outages(provider), func(s span) bool {
+	outages, flaps := r.outages(provider)
+	return slices.ContainsFunc(outages, func(s span) bool {
 		return at.After(s.from.Add(r.Times.FailoverAfter-r.Times.ProbeInterval)) && at.Before(s.to.Add(r.Times.Noticed))
-	}) && r.silent(provider, at)
+	}) && r.silent(provider, at, flaps)
 }
 
 // silent reports whether a provider answered neither brokers nor its virtual kubelets for FailoverAfter, until shortly
-// before a time. Server errors do not count as answers.
-func (r *Record) silent(provider string, at time.Time) bool {
+// before a time. Neither server errors nor what it answered between outages that count as one are answers.
+func (r *Record) silent(provider string, at time.Time, flaps []span) bool {
 	for _, p := range r.Providers {
 		if p.ID != provider {
 			continue
@@ -139,6 +142,9 @@ func (r *Record) silent(provider string, at time.Time) bool {
 		for i := range p.Answers {
 			a := &p.Answers[i]
 			if a.Code >= http.StatusInternalServerError || !strings.HasPrefix(a.By, "broker-") && !strings.HasPrefix(a.By, "kubelet-") {
+				continue
+			}
+			if slices.ContainsFunc(flaps, func(s span) bool { return !a.At.Before(s.from) && !a.At.After(s.to) }) {
 				continue
 			}
 			if a.At.Sub(last) >= r.Times.FailoverAfter-r.Times.ProbeInterval && a.At.After(at.Add(-r.Times.Noticed)) &&

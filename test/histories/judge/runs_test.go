@@ -49,3 +49,35 @@ func TestAPodMayCompleteUnseenBeforeItIsMoved(t *testing.T) {
 	assert.Len(t, judged(59, again), 1, "it did not leave")
 	assert.Len(t, judged(20.1, succeeded, left, again), 1, "it was reported")
 }
+
+// Seed 65520 of the histories: a provider hung, answered one probe, and read nothing then. One answer ends no outage.
+func TestASingleAnswerIsNoEndOfAnOutage(t *testing.T) {
+	began := time.Now()
+	after := func(seconds int) time.Time { return began.Add(time.Duration(seconds) * time.Second) }
+	for name, tc := range map[string]struct {
+		again   int // When the second fault begins; the first one is over after 50 s.
+		answers []int
+		want    bool
+	}{
+		"a fault without a gap":           {50, nil, true},
+		"an answer in a short gap":        {57, []int{51, 56}, true},
+		"an answer in a fault":            {57, []int{30}, false},
+		"answers in a gap that is longer": {70, []int{51, 56, 61, 66}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &Provider{ID: "p0", Cluster: Cluster{Answers: []Answer{{At: began, By: "broker-1", Code: 200}}}}
+			for _, at := range tc.answers {
+				p.Answers = append(p.Answers, Answer{At: after(at), By: "broker-1", Code: 200})
+			}
+			r := &Record{
+				Began: began, Providers: []*Provider{p},
+				Faults: []Fault{
+					{Kind: "provider hangs", Provider: "p0", From: began, Until: after(50)},
+					{Kind: "provider reads nothing", Provider: "p0", From: after(tc.again), Until: after(200)},
+				},
+				Times: Times{FailoverAfter: time.Minute, ProbeInterval: 5 * time.Second, Noticed: 40 * time.Second, Flap: 16 * time.Second},
+			}
+			assert.Equal(t, tc.want, r.mayFailOver("p0", after(65)))
+		})
+	}
+}
