@@ -57,10 +57,10 @@ func newReader(t *testing.T, s *sandbox.Sandbox, helm string) *reader {
 	return r
 }
 
-// change is a difference between a document and what is run. The document must have the text.
+// change is a difference between a document and the commands that run. The document must have the text.
 type change struct{ from, to string }
 
-// run runs a block of commands, and returns what it printed. Variables and the directory are kept for the next block.
+// run runs a block of commands, and returns its output. Variables and the directory are kept for the next block.
 func (r *reader) run(t *testing.T, script string, changes ...change) string {
 	t.Helper()
 	for _, c := range changes {

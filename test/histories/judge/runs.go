@@ -129,7 +129,7 @@ func (r *Record) mayFailOver(provider string, at time.Time) bool {
 }
 
 // silent reports whether a provider answered neither brokers nor its virtual kubelets for FailoverAfter, until shortly
-// before a time. Neither server errors nor what it answered between outages that count as one are answers.
+// before a time. Server errors, and answers between outages that count as one, do not count.
 func (r *Record) silent(provider string, at time.Time, flaps []span) bool {
 	for _, p := range r.Providers {
 		if p.ID != provider {
