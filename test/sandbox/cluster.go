@@ -197,7 +197,7 @@ func (c *Cluster) installLiqo(ctx context.Context, objects liqoObjects) error {
 	}
 	rendered = liqochart.Keep(rendered, c.node != nil)
 	if c.machineNetwork == nil {
-		if err := liqochart.Adapt(rendered, c.ports, c.plane.CA()); err != nil {
+		if rendered, err = liqochart.Adapt(rendered, c.ports, c.plane.CA()); err != nil {
 			return err
 		}
 	}

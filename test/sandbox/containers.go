@@ -70,14 +70,25 @@ func (s *Sandbox) prepareContainers(ctx context.Context) (err error) {
 	return s.runRegistry(ctx)
 }
 
+// unused returns the images that no pod of this sandbox has. Each would cost every node a copy.
+func (s *Sandbox) unused() map[string]bool {
+	return map[string]bool{
+		"ghcr.io/liqotech/ipam:" + s.opts.Liqo: true, // It belongs to the networking module, which is off.
+		ImageStock:                             s.opts.Image != ImageStock,
+		ImageOurs:                              s.opts.Bare,
+		imageOther:                             s.opts.BrokerKubelet == "",
+	}
+}
+
 // writeImages writes the archive of the images that every node has.
 func (s *Sandbox) writeImages() error {
+	unused := s.unused()
 	programs := map[string]containers.Program{
 		ImageWeb:     {Binary: filepath.Join(s.nodes, binaries.Web), Paths: []string{"web"}},
 		imageCoreDNS: {Binary: filepath.Join(s.nodes, binaries.CoreDNS), Paths: []string{"coredns"}},
 	}
 	for image, of := range s.images {
-		if of.Machine {
+		if of.Machine || unused[image] {
 			continue
 		}
 		name, _ := splitImage(image)
@@ -88,6 +99,13 @@ func (s *Sandbox) writeImages() error {
 			program.User = "65532:65532"
 		}
 		programs[image] = program
+	}
+	for name, of := range s.opts.ContainerImages {
+		program := containers.Program{Binary: of.Binary, Shell: true, Entrypoint: of.Entrypoint, Arguments: of.Arguments}
+		if of.Binary != "" {
+			program.Paths = []string{filepath.Base(of.Binary)}
+		}
+		programs[name] = program
 	}
 	dir := filepath.Join(s.dir, "images")
 	if err := os.Mkdir(dir, 0o755); err != nil {

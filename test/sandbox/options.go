@@ -65,6 +65,8 @@ type Options struct {
 	// name their node, unless the cluster is one of LocalNodes. It excludes Packets, ConsumerNodes, Networking, RemoteIPAM,
 	// Catalog and Latency.
 	Containers bool
+	// ContainerImages are further images on all nodes, by their names. They need Containers.
+	ContainerImages map[string]ContainerImage
 	// Bare installs neither Liqo nor a broker, and peers nothing: that is the test's. It needs Containers. The images of
 	// Liqo's components are on all nodes, and every node takes any pod.
 	Bare bool
@@ -122,6 +124,14 @@ type Options struct {
 	Latency time.Duration
 	// Progress gets one line for each step; by default there is none.
 	Progress func(format string, args ...any)
+}
+
+// ContainerImage is an image with the files of ImageBusybox.
+type ContainerImage struct {
+	// Binary is a static program, which has its own name in the root directory; "" for none.
+	Binary string
+	// Entrypoint and Arguments are what a container runs by default.
+	Entrypoint, Arguments []string
 }
 
 // Limits of one machine.
@@ -209,6 +219,9 @@ func (o *Options) validate() error {
 	}
 	if o.Containers && (o.Packets || o.ConsumerNodes) {
 		errs = append(errs, errors.New("--containers: does not go together with --packets, or with simulated nodes (ConsumerNodes)"))
+	}
+	if len(o.ContainerImages) > 0 && !o.Containers {
+		errs = append(errs, errors.New("--containers: needed by ContainerImages"))
 	}
 	if o.Bare && (!o.Containers || o.BrokerNode != "") {
 		errs = append(errs, errors.New("--containers: needed by Bare, which allows no --broker-node"))

@@ -35,8 +35,12 @@ const busybox = "/bin/busybox"
 // Program is an image with a program.
 type Program struct {
 	Binary string
-	// Paths are the names of the program in the image. The first one is its command.
+	// Paths are the names of the program in the image, if it has one.
 	Paths []string
+	// Shell adds the files of BusyboxImage.
+	Shell bool
+	// Entrypoint is the first of Paths by default. Arguments are those of the entrypoint.
+	Entrypoint, Arguments []string
 	// User is UID:GID; "" is root.
 	User string
 }
@@ -69,16 +73,29 @@ func WriteImages(archive string, programs map[string]Program) error {
 }
 
 func (p Program) image() (v1.Image, error) {
-	dir := path.Dir(p.Paths[0])
-	var files []file
-	if dir != "." {
-		files = append(files, file{name: path.Dir(dir) + "/", mode: 0o755}, file{name: dir + "/", mode: 0o755})
+	files := []file{{name: "tmp/", mode: 0o1777}}
+	if p.Shell {
+		shell, err := shellFiles()
+		if err != nil {
+			return nil, err
+		}
+		files = shell
 	}
-	files = append(files, file{name: "tmp/", mode: 0o1777}, file{name: p.Paths[0], mode: 0o755, from: p.Binary})
-	for _, link := range p.Paths[1:] {
-		files = append(files, file{name: link, link: path.Base(p.Paths[0])})
+	config := v1.Config{Entrypoint: p.Entrypoint, Cmd: p.Arguments, User: p.User}
+	for i, name := range p.Paths {
+		if i > 0 {
+			files = append(files, file{name: name, link: path.Base(p.Paths[0])})
+			continue
+		}
+		if dir := path.Dir(name); dir != "." {
+			files = append(files, file{name: path.Dir(dir) + "/", mode: 0o755}, file{name: dir + "/", mode: 0o755})
+		}
+		files = append(files, file{name: name, mode: 0o755, from: p.Binary})
+		if len(p.Entrypoint) == 0 {
+			config.Entrypoint = []string{"/" + name}
+		}
 	}
-	return imageOf(v1.Config{Entrypoint: []string{"/" + p.Paths[0]}, User: p.User}, files...)
+	return imageOf(config, files...)
 }
 
 // file is a file of an image: the content of a file here, or a link.
@@ -140,8 +157,8 @@ func imageOf(config v1.Config, files ...file) (v1.Image, error) {
 	return mutate.ConfigFile(image, described)
 }
 
-// Busybox returns an image with the files of BusyboxImage, and a label with its name.
-func Busybox(ref string) (v1.Image, error) {
+// shellFiles returns the files of BusyboxImage.
+func shellFiles() ([]file, error) {
 	list, err := exec.Command(busybox, "--list").Output()
 	if err != nil {
 		return nil, fmt.Errorf("%s --list: %w", busybox, err)
@@ -151,6 +168,15 @@ func Busybox(ref string) (v1.Image, error) {
 		if applet != "busybox" {
 			files = append(files, file{name: "bin/" + applet, link: "busybox"})
 		}
+	}
+	return files, nil
+}
+
+// Busybox returns an image with the files of BusyboxImage, and a label with its name.
+func Busybox(ref string) (v1.Image, error) {
+	files, err := shellFiles()
+	if err != nil {
+		return nil, err
 	}
 	return imageOf(v1.Config{Cmd: []string{"sh"}, Labels: map[string]string{"org.opencontainers.image.ref.name": ref}}, files...)
 }

@@ -125,7 +125,8 @@ func Start(ctx context.Context, cfg Config) (*Machine, error) {
 	if err := m.startRuntime(ctx); err != nil {
 		return nil, err
 	}
-	err := m.run(ctx, "ctr", "ctr", "--address="+socket, "--namespace=k8s.io", "images", "import", cfg.Images)
+	// An image is unpacked for its first container (WithNewSnapshot in containerd's pkg/cri/opts).
+	err := m.run(ctx, "ctr", "ctr", "--address="+socket, "--namespace=k8s.io", "images", "import", "--no-unpack", cfg.Images)
 	if err != nil {
 		return nil, err
 	}

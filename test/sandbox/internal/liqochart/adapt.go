@@ -21,8 +21,9 @@ const WebhookSecret = "sandbox-webhook-serving"
 
 // Adapt makes only the changes that rendered objects need for host processes: separate ports instead of those that
 // every pod may use, webhooks with URLs, because the API server cannot reach Services without kube-proxy, and the
-// webhook's certificate from a Secret.
-func Adapt(objects []*unstructured.Unstructured, ports HostPorts, ca []byte) error {
+// webhook's certificate from another Secret than WebhookCerts. It returns the objects to apply.
+func Adapt(objects []*unstructured.Unstructured, ports HostPorts, ca []byte) ([]*unstructured.Unstructured, error) {
+	objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetName() == WebhookCerts })
 	for _, o := range objects {
 		var err error
 		switch o.GetKind() {
@@ -34,10 +35,10 @@ func Adapt(objects []*unstructured.Unstructured, ports HostPorts, ca []byte) err
 			err = adaptGateway(o)
 		}
 		if err != nil {
-			return fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
+			return nil, fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
 		}
 	}
-	return nil
+	return objects, nil
 }
 
 func webhooksByURL(o *unstructured.Unstructured, port int, ca []byte) error {

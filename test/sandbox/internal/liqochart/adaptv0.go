@@ -19,7 +19,7 @@ type PortsV0 struct {
 // WebhookSecretV0 has the certificate of the webhook, under the chart's name for it; AuthSecretV0 has the certificate
 // of the authentication service.
 const (
-	WebhookSecretV0 = "liqo-webhook-certs"
+	WebhookSecretV0 = WebhookCerts
 	AuthSecretV0    = "sandbox-auth-serving"
 )
 

@@ -112,6 +112,10 @@ func parse(text string) ([]*unstructured.Unstructured, error) {
 	}
 }
 
+// WebhookCerts is the Secret of Liqo's chart in which Liqo's webhook keeps its own certificate. If it exists, the webhook
+// writes its authority into the webhook configurations.
+const WebhookCerts = "liqo-webhook-certs"
+
 // Keep drops objects that a sandbox cannot run or does not need: Jobs and CronJobs, the hooks of an uninstallation, and,
 // unless packets are real, DaemonSets and kernel configuration.
 func Keep(objects []*unstructured.Unstructured, packets bool) []*unstructured.Unstructured {

@@ -2,6 +2,7 @@ package liqochart
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,7 +57,10 @@ func TestKeepDropsWhatCannotRun(t *testing.T) {
 func TestAdaptChangesPortsAndWebhooks(t *testing.T) {
 	objects := Keep(rendered(t), false)
 	ports := HostPorts{Webhook: 1001, WebhookHealth: 1002, ControllerManagerHealth: 1003, IPAM: 1004}
-	require.NoError(t, Adapt(objects, ports, []byte("CA")))
+	require.True(t, slices.ContainsFunc(objects, isCertificate), "the webhook needs it where it is called by its Service")
+	objects, err := Adapt(objects, ports, []byte("CA"))
+	require.NoError(t, err)
+	require.False(t, slices.ContainsFunc(objects, isCertificate), "the webhook would replace the authority that the sandbox wrote")
 
 	hooks, _, err := unstructured.NestedSlice(find(t, objects, "MutatingWebhookConfiguration", "liqo-webhook").Object, "webhooks")
 	require.NoError(t, err)
@@ -72,7 +76,8 @@ func TestAdaptChangesPortsAndWebhooks(t *testing.T) {
 
 func TestAdaptLeavesNoNullInTemplatesOfGateways(t *testing.T) {
 	objects := Keep(rendered(t), true)
-	require.NoError(t, Adapt(objects, HostPorts{}, nil))
+	objects, err := Adapt(objects, HostPorts{}, nil)
+	require.NoError(t, err)
 	for kind, name := range map[string]string{
 		"WgGatewayServerTemplate": "wireguard-server", "WgGatewayClientTemplate": "wireguard-client",
 	} {
@@ -166,3 +171,5 @@ func documentedValuesV0(t *testing.T) (values map[string]any) {
 	require.Fail(t, "docs/virtual-kubelet.md has no values of Liqo v0.x")
 	return nil
 }
+
+func isCertificate(o *unstructured.Unstructured) bool { return o.GetName() == WebhookCerts }
