@@ -32,7 +32,7 @@ const kubeletClient = "kube-apiserver-kubelet-client"
 type api struct {
 	server                            string
 	serverTransport, kubeletTransport http.RoundTripper
-	// kubelet returns the URL of a Node's kubelet.
+	// kubelet returns the URL of a Node's kubelet. It is nil in a sandbox with containers, whose Nodes have other addresses.
 	kubelet func(ctx context.Context, node string) (string, error)
 	// namespace is called with each namespace that a suite creates, before the suite gets the answer; nil for no call.
 	namespace func(ctx context.Context, name string) error
@@ -81,7 +81,7 @@ func (a api) handler() (http.Handler, error) {
 // RoundTrip implements http.RoundTripper.
 func (a api) RoundTrip(r *http.Request) (*http.Response, error) {
 	found := ofKubelet.FindStringSubmatch(r.URL.Path)
-	if found == nil {
+	if found == nil || a.kubelet == nil {
 		return a.serverTransport.RoundTrip(r)
 	}
 	address, err := a.kubelet(r.Context(), found[1]+found[2])

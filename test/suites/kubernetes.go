@@ -24,6 +24,8 @@ type conformancePackage struct {
 	name, focus, skip string
 	// hosts is true if the containers run, as processes on the providers' host nodes. Otherwise KWOK simulates them.
 	hosts bool
+	// containers is true if the package is for federations with real containers.
+	containers bool
 }
 
 // conformance has the specs that make sense on a virtual node.
@@ -42,6 +44,13 @@ var conformance = []conformancePackage{
 		focus: `(\[sig-node\] (Secrets|ConfigMap) |\[sig-node\] Pods should support retrieving logs|\[sig-apps\] Job ).*\[Conformance\]`,
 		// Specs that are in the other package, and specs that need a volume on the node.
 		skip: `Job should (delete a job|apply changes to a job status|adopt matching orphans|allow to use|run a job to completion)`,
+	},
+	{
+		name: "kubernetes-containers", containers: true,
+		focus: `\[sig-(node|apps|storage)\].*\[Conformance\]`,
+		// Specs that change nodes, or are about a node or a cluster and not about pods; and packages that run above.
+		skip: `\[(Serial|Disruptive|Slow)\]|DaemonSet|ControllerRevision|NodeLease|RuntimeClass|PodTemplates|Lease API|CronJob` +
+			`|CSI|StorageClass|PersistentVolumes|VolumeAttachment|VolumeAttributesClass|ReplicationController|Sysctls`,
 	},
 }
 
@@ -91,6 +100,9 @@ func (at place) runConformance(ctx context.Context, program string, p conformanc
 		return nil, err
 	}
 	api.namespace = cluster.Offload
+	if p.containers {
+		api.kubelet = nil
+	}
 	if p.hosts {
 		defer func() { err = errors.Join(err, at.useHosts(context.WithoutCancel(ctx), false)) }()
 		if err := at.useHosts(ctx, true); err != nil {
@@ -112,6 +124,39 @@ func (at place) runConformance(ctx context.Context, program string, p conformanc
 	outcomes, err = at.runGinkgo(p.name, c)
 	// Specs that are not selected are skipped without a reason.
 	return slices.DeleteFunc(outcomes, func(o outcome) bool { return o.Result == skipped && o.Why == "" }), err
+}
+
+// buildAgnhost compiles the program of Kubernetes' image agnhost, unless it is in the cache, and returns its path.
+func buildAgnhost(ctx context.Context, e2e string, say func(string, ...any)) (string, error) {
+	directory := filepath.Dir(e2e)
+	program := filepath.Join(directory, "agnhost")
+	if _, err := os.Stat(program); err == nil {
+		return program, nil
+	}
+	say("building agnhost (kept in %s)", directory)
+	c := exec.CommandContext(ctx, "go", "build", "-mod=mod", "-modfile="+filepath.Join(directory, "e2e.mod"),
+		"-ldflags=-s -w", "-o", program, "k8s.io/kubernetes/test/images/agnhost")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if printed, err := c.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", c, err, printed)
+	}
+	return program, nil
+}
+
+// containerImages returns images in place of those of the conformance suite. Its images have more programs beside agnhost
+// and busybox, and other web servers.
+func containerImages(agnhost string) map[string]sandbox.ContainerImage {
+	web := sandbox.ContainerImage{Binary: agnhost, Entrypoint: []string{"/agnhost", "netexec", "--http-port=80"}}
+	tools := sandbox.ContainerImage{Binary: agnhost, Entrypoint: []string{"/agnhost"}, Arguments: []string{"pause"}}
+	images := map[string]sandbox.ContainerImage{
+		imageutils.GetE2EImage(imageutils.Agnhost): tools, imageutils.GetE2EImage(imageutils.AgnhostPrev): tools,
+		imageutils.GetE2EImage(imageutils.BusyBox): {Arguments: []string{"sh"}},
+		imageutils.GetPauseImageName():             {Binary: agnhost, Entrypoint: []string{"/agnhost", "pause"}},
+	}
+	for _, id := range []imageutils.ImageID{imageutils.Nginx, imageutils.NginxNew} {
+		images[imageutils.GetE2EImage(id)] = web
+	}
+	return images
 }
 
 // machineImages are the images whose containers run, with their commands.

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
 // Files of this repository, relative to the module's directory.
@@ -58,6 +60,8 @@ type runner struct {
 	sides, packages choice
 	// programs is the directory of Liqo's programs, e2e the path of Kubernetes' program.
 	programs, e2e string
+	// images are those of the conformance suite, for federations with containers.
+	images map[string]sandbox.ContainerImage
 
 	// metrics is held by the package reflection; starting while a federation starts, which uses all CPUs; kept while
 	// the results file is written.
@@ -88,12 +92,21 @@ func (r *runner) run(ctx context.Context, together int) (err error) {
 		if r.e2e, err = buildConformance(ctx, say); err != nil {
 			return err
 		}
+		agnhost, err := buildAgnhost(ctx, r.e2e, say)
+		if err != nil {
+			return err
+		}
+		r.images = containerImages(agnhost)
 	}
 	var group errgroup.Group
 	group.SetLimit(max(together, 1))
 	for _, f := range federations() {
 		f.sides = slices.DeleteFunc(f.sides, func(s side) bool { return !r.sides.has(s.name) })
-		if len(f.sides) > 0 {
+		if err := sandbox.ContainersPossible(); f.containers && err != nil {
+			say("%s is left out: %s", f.name, err)
+			continue
+		}
+		if len(f.sides) > 0 && slices.ContainsFunc(f.packages(), r.packages.has) {
 			group.Go(func() error { return r.runFederation(ctx, f) })
 		}
 	}
@@ -117,7 +130,11 @@ func say(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args.
 // runFederation runs the suites on the sides of a federation. If a package cannot be run, the others still are.
 func (r *runner) runFederation(ctx context.Context, f federation) (err error) {
 	r.starting.Lock()
-	s, err := f.up(ctx, say)
+	images := r.images
+	if !f.containers {
+		images = nil
+	}
+	s, err := f.up(ctx, images, say)
 	r.starting.Unlock()
 	if err != nil {
 		return err
@@ -126,16 +143,21 @@ func (r *runner) runFederation(ctx context.Context, f federation) (err error) {
 	var errs []error
 	for _, side := range f.sides {
 		at := place{side: side, Sandbox: s, metrics: &r.metrics}
-		if side.node != "" {
+		if side.node != "" && !f.containers {
 			errs = append(errs, r.runPackage(ctx, at, kubeletSuite, at.runKubelet))
+		}
+		if side.node != "" {
 			for _, p := range conformance {
+				if p.containers != f.containers {
+					continue
+				}
 				errs = append(errs, r.runPackage(ctx, at, p.name, func(ctx context.Context) ([]outcome, error) {
 					return at.runConformance(ctx, r.e2e, p)
 				}))
 			}
 		}
 		for _, p := range cruise {
-			if len(side.clusters) >= p.clusters && p.name != side.without {
+			if !f.containers && len(side.clusters) >= p.clusters && p.name != side.without {
 				errs = append(errs, r.runPackage(ctx, at, p.name, func(ctx context.Context) ([]outcome, error) {
 					return at.runLiqo(ctx, r.programs, p)
 				}))

@@ -43,6 +43,23 @@ func packages() (names []string) {
 	return names
 }
 
+// packages returns the packages that run in a federation.
+func (f federation) packages() (names []string) {
+	for _, p := range conformance {
+		if p.containers == f.containers {
+			names = append(names, p.name)
+		}
+	}
+	if f.containers {
+		return names
+	}
+	names = append(names, kubeletSuite)
+	for _, p := range cruise {
+		names = append(names, p.name)
+	}
+	return names
+}
+
 // suites are the names of the document's tables.
 var suites = []string{"liqo", "virtual-kubelet", "kubernetes"}
 

@@ -38,6 +38,8 @@ type side struct {
 type federation struct {
 	name, image, brokerNode string
 	sides                   []side
+	// containers is true if a real kubelet in each cluster runs the pods.
+	containers bool
 }
 
 // federations returns the slowest federation first.
@@ -48,21 +50,29 @@ func federations() []federation {
 			{name: chain, clusters: []string{sandbox.Consumer(1), sandbox.Broker}},
 			// The package reflection creates further VirtualNodes with Nodes, and waits for these without a timeout.
 			{name: broker, clusters: twoProviders, node: brokerNode, without: "reflection"},
-		}},
-		{"suites-stock", sandbox.ImageStock, "", []side{{name: stock, clusters: twoProviders, node: sandbox.Provider(1)}}},
-		{"suites-drop-in", sandbox.ImageOurs, "", []side{{name: dropIn, clusters: twoProviders, node: sandbox.Provider(1)}}},
+		}, false},
+		{"suites-stock", sandbox.ImageStock, "", []side{{name: stock, clusters: twoProviders, node: sandbox.Provider(1)}}, false},
+		{"suites-drop-in", sandbox.ImageOurs, "", []side{{name: dropIn, clusters: twoProviders, node: sandbox.Provider(1)}}, false},
+		{"containers-broker", sandbox.ImageOurs, brokerNode, []side{{name: broker, node: brokerNode}}, true},
+		{"containers-stock", sandbox.ImageStock, "", []side{{name: stock, node: sandbox.Provider(1)}}, true},
+		{"containers-drop-in", sandbox.ImageOurs, "", []side{{name: dropIn, node: sandbox.Provider(1)}}, true},
 	}
 }
 
 // up starts the sandbox. Its clusters have the labels that Liqo's suites expect for a cluster of their index (Liqo's
 // test/e2e/testutils/util/cluster_labels.go). The first cluster of each side has a node of its own for pods that are
 // not offloaded.
-func (f federation) up(ctx context.Context, say func(string, ...any)) (*sandbox.Sandbox, error) {
+func (f federation) up(ctx context.Context, images map[string]sandbox.ContainerImage, say func(string, ...any)) (*sandbox.Sandbox, error) {
+	machine := machineImages
+	if f.containers {
+		machine = nil
+	}
 	s, err := sandbox.Up(ctx, sandbox.Options{
 		Name: f.name, Consumers: 1, Providers: 2, Image: f.image, BrokerNode: f.brokerNode, KubeletMetrics: true,
 		LocalNodes:    []string{sandbox.Consumer(1), sandbox.Broker},
-		MachineImages: machineImages,
-		Progress:      func(format string, args ...any) { say(f.name+" "+format, args...) },
+		MachineImages: machine,
+		Containers:    f.containers, ContainerImages: images,
+		Progress: func(format string, args ...any) { say(f.name+" "+format, args...) },
 		ClusterLabels: map[string]map[string]string{
 			sandbox.Broker:      {"provider": "Azure", "region": "A"},
 			sandbox.Provider(1): {"provider": "AWS", "region": "B"},
