@@ -52,6 +52,7 @@ func TestContainers(t *testing.T) {
 	t.Run("a virtual kubelet is ready where its probe asks", func(t *testing.T) { testProbedPorts(t, f) })
 	t.Run("containers are those of the pods", func(t *testing.T) { testCounts(t, f) })
 	t.Run("a kubelet and a runtime are killed", func(t *testing.T) { testKilled(t, f) })
+	t.Run("the broker and the virtual kubelets are killed", func(t *testing.T) { testComponentsKilled(t, f) })
 	t.Run("a node is drained", func(t *testing.T) { testDrained(t, f) })
 }
 
@@ -497,6 +498,56 @@ func testKilled(t *testing.T, f *federation) {
 	require.Equal(t, before.Status.ContainerStatuses[0].ContainerID, after.Status.ContainerStatuses[0].ContainerID)
 	require.Zero(t, after.Status.ContainerStatuses[0].RestartCount)
 	require.Equal(t, "started\n", f.kubectl(t, f.consumer, "logs", "-n", namespace, "stays"))
+	testCounts(t, f)
+}
+
+// testComponentsKilled kills the containers of the broker's leader and of all virtual kubelets on the way of a pod, and
+// freezes the leader that follows. The kubelets of their nodes start them again. The pod's container runs on, and pods that
+// are created meanwhile start.
+func testComponentsKilled(t *testing.T, f *federation) {
+	f.create(t, shell("kept", serve))
+	before := f.becomes(t, "kept", ready)
+	leader, err := f.BrokerLeader(t.Context())
+	require.NoError(t, err)
+	for _, target := range []string{leader, "broker/vk-provider1", "broker/vk-provider2", "consumer1/vk-broker"} {
+		require.NoError(t, f.Kill(target))
+	}
+	f.create(t, shell("meanwhile", serve))
+	f.becomes(t, "meanwhile", ready)
+	restarted := func(c *sandbox.Cluster, name string) {
+		eventually(t, func(ctx context.Context) error {
+			var pods corev1.PodList
+			if err := c.Client.List(ctx, &pods); err != nil {
+				return err
+			}
+			for i := range pods.Items {
+				p := &pods.Items[i]
+				if strings.HasPrefix(p.Name, name) && ready(p) == nil && p.Status.ContainerStatuses[0].RestartCount > 0 {
+					return nil
+				}
+			}
+			return fmt.Errorf("no pod %s of %s is ready again", name, c.Name)
+		})
+	}
+	restarted(f.broker, strings.TrimPrefix(leader, "broker/"))
+	restarted(f.broker, "vk-provider1-")
+	restarted(f.broker, "vk-provider2-")
+	restarted(f.consumer, "vk-broker-")
+
+	frozen := ""
+	eventually(t, func(ctx context.Context) (err error) {
+		frozen, err = f.BrokerLeader(ctx)
+		return err
+	})
+	require.NoError(t, f.Freeze(frozen))
+	t.Cleanup(func() { require.NoError(t, f.Resume(frozen)) })
+	f.create(t, shell("frozen", serve))
+	f.becomes(t, "frozen", ready)
+	require.NoError(t, f.Resume(frozen))
+
+	after := f.becomes(t, "kept", ready)
+	require.Equal(t, before.Status.ContainerStatuses[0].ContainerID, after.Status.ContainerStatuses[0].ContainerID)
+	require.Zero(t, after.Status.ContainerStatuses[0].RestartCount)
 	testCounts(t, f)
 }
 

@@ -73,9 +73,10 @@ type Cluster struct {
 	// packets are, or of the real one.
 	node  *packets.Node
 	proxy *proc.Process
-	// machine is the real node, and machineNetwork its network; nil unless containers are real.
+	// machine is the real node, machineNetwork its network, and pods its pods; nil unless containers are real.
 	machine        *containers.Machine
 	machineNetwork *packets.Node
+	pods           *nodePods
 	ports          liqochart.HostPorts
 	// distance is nil without latency.
 	distance *distance

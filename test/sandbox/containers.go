@@ -191,6 +191,9 @@ func (c *Cluster) runMachine(ctx context.Context) (err error) {
 	if err := c.WaitNodeReady(ctx, c.MachineNode()); err != nil {
 		return err
 	}
+	if err := c.watchPods(ctx); err != nil {
+		return err
+	}
 	return c.runDNS(ctx)
 }
 

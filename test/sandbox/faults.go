@@ -31,7 +31,7 @@ func (s *Sandbox) target(name string) (c *Cluster, component string, err error) 
 	if c.machine != nil {
 		known = append(known, slices.Sorted(maps.Keys(c.machine.Processes()))...)
 	}
-	deployed := c.agent.Components()
+	deployed := c.components()
 	known = append(known, slices.Sorted(maps.Keys(deployed))...)
 	known = append(known, c.agent.Held()...)
 	pods := slices.Concat(slices.Collect(maps.Values(deployed))...)
@@ -80,7 +80,7 @@ func (s *Sandbox) signal(name string, sig syscall.Signal) error {
 	for _, p := range c.processes(component) {
 		errs = append(errs, p.Signal(sig))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.signalContainers(component, sig))...)
 }
 
 // Replicas returns the names of the pods of a component (CLUSTER/COMPONENT). Each is a valid name for Freeze, Resume,
@@ -90,7 +90,7 @@ func (s *Sandbox) Replicas(name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	pods := c.agent.Components()[component]
+	pods := c.components()[component]
 	slices.Sort(pods)
 	for i := range pods {
 		pods[i] = c.Name + "/" + pods[i]
@@ -104,11 +104,14 @@ func (s *Sandbox) Address(replica, port string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	number := c.agent.HostPort(pod, port)
-	if number == 0 {
-		return "", fmt.Errorf("%s does not run, or has no port %q", replica, port)
+	if number := c.agent.HostPort(pod, port); number != 0 {
+		return fmt.Sprintf("127.0.0.1:%d", number), nil
 	}
-	return fmt.Sprintf("127.0.0.1:%d", number), nil
+	address, err := c.expose(pod, port)
+	if err == nil && address == "" {
+		err = fmt.Errorf("%s does not run, or has no port %q", replica, port)
+	}
+	return address, err
 }
 
 // Freeze stops the processes of CLUSTER, CLUSTER/COMPONENT or CLUSTER/POD
@@ -118,7 +121,8 @@ func (s *Sandbox) Freeze(name string) error { return s.signal(name, syscall.SIGS
 // Resume resumes processes that Freeze stopped.
 func (s *Sandbox) Resume(name string) error { return s.signal(name, syscall.SIGCONT) }
 
-// Kill ends the processes with SIGKILL; they stay down until Restart.
+// Kill ends the processes with SIGKILL; they stay down until Restart. Containers of a real node do not: its kubelet starts
+// them again.
 func (s *Sandbox) Kill(name string) error {
 	c, component, err := s.target(name)
 	if err != nil {
@@ -133,10 +137,11 @@ func (s *Sandbox) Kill(name string) error {
 			c.agent.Kill(component)
 		}
 	}
+	err = c.signalContainers(component, syscall.SIGKILL)
 	for _, p := range c.processes(component) {
 		p.Kill()
 	}
-	return nil
+	return err
 }
 
 // Restart ends the processes that still run, and restarts all of them.
@@ -164,7 +169,7 @@ func (s *Sandbox) Restart(ctx context.Context, name string) error {
 	}
 	if component != "" {
 		c.agent.Restart(component)
-		return nil
+		return c.signalContainers(component, syscall.SIGKILL)
 	}
 	pods := slices.Collect(maps.Keys(c.agent.Components()))
 	for _, n := range append(pods, c.agent.Held()...) {

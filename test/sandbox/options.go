@@ -62,8 +62,8 @@ type Options struct {
 	Packets bool
 	// Containers gives each cluster a real node, CLUSTER-node: a kubelet, containerd and kube-proxy in a network namespace.
 	// No pod is simulated, and all components are pods of these nodes. Pods of consumers and of the broker's cluster must
-	// name their node, unless the cluster is one of LocalNodes. It excludes Packets, ConsumerNodes, Networking, RemoteIPAM,
-	// Catalog and Latency.
+	// name their node, unless the cluster is one of LocalNodes. It excludes Packets, ConsumerNodes, Networking, RemoteIPAM
+	// and Latency.
 	Containers bool
 	// ContainerImages are further images on all nodes, by their names. They need Containers.
 	ContainerImages map[string]ContainerImage
@@ -230,7 +230,6 @@ func (o *Options) validate() error {
 		flag string
 		set  bool
 	}{
-		{"catalog", o.Catalog},
 		{"remote-ipam", o.RemoteIPAM},
 		{"networking", o.Networking && !o.Packets},
 		{"latency", o.Latency > 0},

@@ -21,7 +21,8 @@ type ProcessStatus struct {
 	Memory         int64         `json:"memoryBytes"`
 	ResidentMemory int64         `json:"residentMemoryBytes"`
 	CPU            time.Duration `json:"cpuNanoseconds"`
-	Log            string        `json:"log"`
+	// Log is empty for a container of a real node.
+	Log string `json:"log"`
 }
 
 // Status is the resource usage of a sandbox.
@@ -49,6 +50,13 @@ func (s *Sandbox) Status() Status {
 		for _, p := range c.running() {
 			if st, ok := processStatus(c.Name, p); ok {
 				out.Processes = append(out.Processes, st)
+			}
+		}
+		for _, p := range c.containerProcesses("") {
+			if u, err := proc.UsageOf(p.pid); err == nil {
+				out.Processes = append(out.Processes, ProcessStatus{
+					Cluster: c.Name, Component: p.component, Pod: p.pod, PID: p.pid, Memory: u.PSS, ResidentMemory: u.RSS, CPU: u.CPU,
+				})
 			}
 		}
 		for _, h := range c.agent.Held() {

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -271,6 +272,30 @@ func (m *Machine) run(ctx context.Context, component string, command ...string) 
 		p.Kill()
 		return ctx.Err()
 	}
+}
+
+// PIDs returns the processes of a container, as this machine counts them; nothing if it does not run.
+func (m *Machine) PIDs(podUID, containerID string) (pids []int) {
+	dirs, err := hierarchies("cgroup")
+	if err != nil || containerID == "" {
+		return nil
+	}
+	for _, dir := range dirs {
+		// Guaranteed pods have no cgroup of their class.
+		for _, class := range []string{"", "burstable", "besteffort"} {
+			list, err := os.ReadFile(filepath.Join(dir, m.cfg.Cgroup, "kubepods", class, "pod"+podUID, containerID, "cgroup.procs"))
+			if err != nil {
+				continue
+			}
+			for line := range strings.Lines(string(list)) {
+				if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 {
+					pids = append(pids, pid)
+				}
+			}
+			return pids
+		}
+	}
+	return nil
 }
 
 // hierarchies returns where the hierarchies of cgroups are mounted, of v1 (cgroup), or of v2 (cgroup2) as well.

@@ -412,9 +412,9 @@ func (a *Agent) isHeld(w *podWorker) bool {
 	return a.held[w.component] || a.held[w.pod.Name]
 }
 
-// componentOf returns the component of a pod. The name of a Deployment's ReplicaSet is the Deployment's name, a dash
+// ComponentOf returns the component of a pod. The name of a Deployment's ReplicaSet is the Deployment's name, a dash
 // and the pod template's hash.
-func componentOf(pod *corev1.Pod) string {
+func ComponentOf(pod *corev1.Pod) string {
 	owner := metav1.GetControllerOf(pod)
 	hash := pod.Labels["pod-template-hash"]
 	if owner == nil || owner.Kind != "ReplicaSet" || hash == "" {

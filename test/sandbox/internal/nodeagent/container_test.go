@@ -31,7 +31,7 @@ func TestComponentOf(t *testing.T) {
 			OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: owner, Controller: ptr.To(true)}},
 		}}
 	}
-	assert.Equal(t, "vk-p1", componentOf(owned("ReplicaSet", "vk-p1-5d7f", "5d7f")))
-	assert.Equal(t, "vk-p1-5d7f-abcde", componentOf(owned("Job", "vk-p1", "")))
-	assert.Equal(t, "alone", componentOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "alone"}}))
+	assert.Equal(t, "vk-p1", ComponentOf(owned("ReplicaSet", "vk-p1-5d7f", "5d7f")))
+	assert.Equal(t, "vk-p1-5d7f-abcde", ComponentOf(owned("Job", "vk-p1", "")))
+	assert.Equal(t, "alone", ComponentOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "alone"}}))
 }

@@ -69,7 +69,7 @@ type container struct {
 
 func newPodWorker(a *Agent, pod *corev1.Pod) *podWorker {
 	w := &podWorker{
-		agent: a, pod: pod, component: componentOf(pod),
+		agent: a, pod: pod, component: ComponentOf(pod),
 		stop: make(chan struct{}), wake: make(chan struct{}, 1), startTime: metav1.Now(),
 	}
 	w.network, w.networkErr = a.networkOf(pod)

@@ -103,13 +103,21 @@ func (n *Namespace) Forward(address, to string) error {
 		n.mu.Lock()
 		n.listeners = append(n.listeners, listener)
 		n.mu.Unlock()
-		go forward(listener, to)
+		go forward(listener, func() (net.Conn, error) { return net.Dial("tcp", to) })
 		return nil
 	})
 }
 
-// forward connects the connections that listener accepts to address, until the listener is closed.
-func forward(listener net.Listener, address string) {
+// Expose forwards the connections that a listener of this process accepts to a TCP address in the namespace, until Close.
+func (n *Namespace) Expose(listener net.Listener, to string) {
+	n.mu.Lock()
+	n.listeners = append(n.listeners, listener)
+	n.mu.Unlock()
+	go forward(listener, func() (net.Conn, error) { return n.DialContext(context.Background(), "tcp", to) })
+}
+
+// forward connects the connections that listener accepts with those that dial makes, until the listener is closed.
+func forward(listener net.Listener, dial func() (net.Conn, error)) {
 	for {
 		from, err := listener.Accept()
 		if err != nil {
@@ -117,7 +125,7 @@ func forward(listener net.Listener, address string) {
 		}
 		go func() {
 			defer from.Close()
-			to, err := net.Dial("tcp", address)
+			to, err := dial()
 			if err != nil {
 				return
 			}
