@@ -6,6 +6,9 @@ import (
 	"net/http"
 )
 
+// HealthPaths returns the paths of HealthHandler.
+func HealthPaths() []string { return []string{"/livez", "/healthz", "/readyz"} }
+
 // HealthHandler serves the probes of a process: /livez and its old name /healthz succeed as long as it answers. /readyz
 // answers with the state that ready returns, or 503 Service Unavailable with the error.
 func HealthHandler(ready func(context.Context) (state string, err error)) http.Handler {

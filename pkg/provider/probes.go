@@ -37,14 +37,14 @@ func serveProbes(ctx context.Context, cfg *Config, local kubernetes.Interface, h
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			cfg.Log.Error(err, "Cannot read the own pod, the probes are served at --health-probe-address only")
+			cfg.Log.Error(err, "Cannot read the own pod to serve the probes at the ports that it names")
 			pod = nil
 		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, port := range probedPorts(pod) {
 		switch host, served := splitAddress(cfg.HealthAddress); {
-		case served == port && (host == "" || net.ParseIP(host).IsUnspecified()):
+		case served == port && (host == "" || net.ParseIP(host).IsUnspecified() || host == pod.Status.PodIP):
 			continue
 		case port == int(cfg.Kubelet.Port) || port == portOf(cfg.MetricsAddress):
 			cfg.Log.Error(nil, "Not serving the probes at a port that this pod's probes name: the kubelet API or the metrics have it",
@@ -80,10 +80,8 @@ func portOf(address string) int {
 	return port
 }
 
-// paths has the health handler's paths. A mesh may have replaced a probe by one of its sidecar, with another path.
-var paths = []string{"/livez", "/readyz", "/healthz"}
-
-// probedPorts returns the ports at which the kubelet asks the virtual kubelet's container for these paths, sorted.
+// probedPorts returns the ports at which the kubelet asks the virtual kubelet's container for paths of the health handler,
+// sorted. A mesh may have replaced a probe by one of its sidecar, with another path.
 func probedPorts(pod *corev1.Pod) []int {
 	container := ownContainer(pod)
 	if container == nil {
@@ -92,7 +90,7 @@ func probedPorts(pod *corev1.Pod) []int {
 	var ports []int
 	for _, probe := range []*corev1.Probe{container.StartupProbe, container.LivenessProbe, container.ReadinessProbe} {
 		if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Host != "" || probe.HTTPGet.Scheme == corev1.URISchemeHTTPS ||
-			!slices.Contains(paths, probe.HTTPGet.Path) {
+			!slices.Contains(httpserve.HealthPaths(), probe.HTTPGet.Path) {
 			continue
 		}
 		port := probe.HTTPGet.Port.IntValue()

@@ -509,6 +509,16 @@ func testComponentsKilled(t *testing.T, f *federation) {
 	before := f.becomes(t, "kept", ready)
 	leader, err := f.BrokerLeader(t.Context())
 	require.NoError(t, err)
+	restarts := map[string]int32{} // By cluster and pod, before.
+	for _, c := range []*sandbox.Cluster{f.broker, f.consumer} {
+		var pods corev1.PodList
+		require.NoError(t, c.Client.List(t.Context(), &pods))
+		for i := range pods.Items {
+			if s := pods.Items[i].Status.ContainerStatuses; len(s) > 0 {
+				restarts[c.Name+"/"+pods.Items[i].Name] = s[0].RestartCount
+			}
+		}
+	}
 	for _, target := range []string{leader, "broker/vk-provider1", "broker/vk-provider2", "consumer1/vk-broker"} {
 		require.NoError(t, f.Kill(target))
 	}
@@ -522,7 +532,8 @@ func testComponentsKilled(t *testing.T, f *federation) {
 			}
 			for i := range pods.Items {
 				p := &pods.Items[i]
-				if strings.HasPrefix(p.Name, name) && ready(p) == nil && p.Status.ContainerStatuses[0].RestartCount > 0 {
+				if strings.HasPrefix(p.Name, name) && ready(p) == nil &&
+					p.Status.ContainerStatuses[0].RestartCount > restarts[c.Name+"/"+p.Name] {
 					return nil
 				}
 			}
@@ -541,6 +552,12 @@ func testComponentsKilled(t *testing.T, f *federation) {
 	})
 	require.NoError(t, f.Freeze(frozen))
 	t.Cleanup(func() { require.NoError(t, f.Resume(frozen)) })
+	eventually(t, func(ctx context.Context) error {
+		if next, err := f.BrokerLeader(ctx); err != nil || next == frozen {
+			return fmt.Errorf("no other replica than %s leads: %w", frozen, err)
+		}
+		return nil
+	})
 	f.create(t, shell("frozen", serve))
 	f.becomes(t, "frozen", ready)
 	require.NoError(t, f.Resume(frozen))

@@ -221,7 +221,7 @@ func (w *weather) answered(by, request string) error {
 			code = d.code
 		}
 	}
-	w.answers = append(w.answers, judge.Answer{At: time.Now(), By: by, Code: code})
+	w.answers = append(w.answers, judge.Answer{At: time.Now(), By: by, Code: code, Probe: request == "GET "+readyz})
 	if code == http.StatusOK {
 		return nil
 	}

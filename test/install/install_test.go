@@ -29,7 +29,7 @@ func TestInstall(t *testing.T) {
 
 func testInstall(t *testing.T, helm string) {
 	s, err := sandbox.Up(t.Context(), sandbox.Options{
-		Name: "install", Consumers: 1, Providers: 1, Containers: true, Bare: true, Progress: t.Logf,
+		Name: "install-" + helm, Consumers: 1, Providers: 1, Containers: true, Bare: true, Progress: t.Logf,
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() {

@@ -73,7 +73,7 @@ func (r *reader) run(t *testing.T, script string, changes ...change) string {
 		"echo \"cd '$PWD'\" >> %[1]s.new\nmv %[1]s.new %[1]s\n", r.vars)
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", ". "+r.vars+"\n"+script+keep)
 	cmd.Dir = r.home
-	// The commands of the shell end with it.
+	// If the block takes too long, the commands of the shell end with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 10 * time.Second

@@ -25,7 +25,7 @@ type nodePods struct {
 	store cache.Store
 
 	mu sync.Mutex
-	// exposed has the addresses on this machine of ports of pods, by UID and name of the port; guarded by mu.
+	// exposed has the addresses on this machine that lead to addresses of pods; guarded by mu.
 	exposed map[string]string
 }
 
@@ -46,13 +46,15 @@ func (c *Cluster) watchPods(ctx context.Context) error {
 	return nil
 }
 
-// list returns the pods, sorted by name; nothing without a real node.
+// list returns the pods that have not ended, sorted by name; nothing without a real node.
 func (n *nodePods) list() (pods []*corev1.Pod) {
 	if n == nil {
 		return nil
 	}
 	for _, o := range n.store.List() {
-		pods = append(pods, o.(*corev1.Pod))
+		if pod := o.(*corev1.Pod); pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded {
+			pods = append(pods, pod)
+		}
 	}
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	return pods
@@ -74,27 +76,34 @@ type containerProcess struct {
 	pid            int
 }
 
-// containerProcesses returns the processes of a component, of a pod, or of all pods for the empty name.
-func (c *Cluster) containerProcesses(name string) (out []containerProcess) {
+// containerProcesses returns the processes of a component, of a pod, or of all pods for the empty name. It is an error if a
+// container that runs, as its pod says, has none: it may just be restarting.
+func (c *Cluster) containerProcesses(name string) (out []containerProcess, err error) {
+	var errs []error
 	for _, pod := range c.pods.list() {
 		component := nodeagent.ComponentOf(pod)
 		if name != "" && name != component && name != pod.Name {
 			continue
 		}
-		for i := range pod.Status.ContainerStatuses {
-			_, id, _ := strings.Cut(pod.Status.ContainerStatuses[i].ContainerID, "://")
-			for _, pid := range c.machine.PIDs(string(pod.UID), id) {
+		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+			_, id, _ := strings.Cut(status.ContainerID, "://")
+			pids := c.machine.PIDs(string(pod.UID), id)
+			if len(pids) == 0 && status.State.Running != nil {
+				errs = append(errs, fmt.Errorf("%s/%s: container %s has no process now", c.Name, pod.Name, status.Name))
+			}
+			for _, pid := range pids {
 				out = append(out, containerProcess{component, pod.Name, pid})
 			}
 		}
 	}
-	return out
+	return out, errors.Join(errs...)
 }
 
 // signalContainers sends a signal to the processes of containers. One that has ended meanwhile is no error.
 func (c *Cluster) signalContainers(name string, sig syscall.Signal) error {
-	var errs []error
-	for _, p := range c.containerProcesses(name) {
+	processes, err := c.containerProcesses(name)
+	errs := []error{err}
+	for _, p := range processes {
 		if err := syscall.Kill(p.pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
 			errs = append(errs, fmt.Errorf("%s/%s: %w", c.Name, p.pod, err))
 		}
@@ -112,7 +121,7 @@ func (c *Cluster) expose(name, port string) (string, error) {
 		for i := range pod.Spec.Containers {
 			for _, p := range pod.Spec.Containers[i].Ports {
 				if p.Name == port {
-					return c.exposePort(string(pod.UID)+"/"+port, net.JoinHostPort(pod.Status.PodIP, fmt.Sprint(p.ContainerPort)))
+					return c.exposePort(net.JoinHostPort(pod.Status.PodIP, fmt.Sprint(p.ContainerPort)))
 				}
 			}
 		}
@@ -120,11 +129,11 @@ func (c *Cluster) expose(name, port string) (string, error) {
 	return "", nil
 }
 
-func (c *Cluster) exposePort(key, address string) (string, error) {
+func (c *Cluster) exposePort(address string) (string, error) {
 	n := c.pods
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if at, is := n.exposed[key]; is {
+	if at, is := n.exposed[address]; is {
 		return at, nil
 	}
 	ctx, cancel := context.WithTimeout(c.sandbox.runCtx, time.Second)
@@ -134,6 +143,6 @@ func (c *Cluster) exposePort(key, address string) (string, error) {
 		return "", err
 	}
 	c.machineNetwork.Expose(listener, address)
-	n.exposed[key] = listener.Addr().String()
-	return n.exposed[key], nil
+	n.exposed[address] = listener.Addr().String()
+	return n.exposed[address], nil
 }

@@ -68,7 +68,7 @@ type Options struct {
 	// ContainerImages are further images on all nodes, by their names. They need Containers.
 	ContainerImages map[string]ContainerImage
 	// Bare installs neither Liqo nor a broker, and peers nothing: that is the test's. It needs Containers. The images of
-	// Liqo's components are on all nodes, and every node takes any pod.
+	// Liqo's control plane are on all nodes, and every node takes any pod.
 	Bare bool
 	// Liqo is the version of Liqo in all clusters: LiqoVersion (the default) or LiqoV11Version.
 	Liqo string
@@ -130,7 +130,7 @@ type Options struct {
 type ContainerImage struct {
 	// Binary is a static program, which has its own name in the root directory; "" for none.
 	Binary string
-	// Entrypoint and Arguments are what a container runs by default.
+	// Entrypoint and Arguments are the default command of a container.
 	Entrypoint, Arguments []string
 }
 

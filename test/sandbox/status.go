@@ -52,7 +52,8 @@ func (s *Sandbox) Status() Status {
 				out.Processes = append(out.Processes, st)
 			}
 		}
-		for _, p := range c.containerProcesses("") {
+		processes, _ := c.containerProcesses("") // A container that has none now has no usage.
+		for _, p := range processes {
 			if u, err := proc.UsageOf(p.pid); err == nil {
 				out.Processes = append(out.Processes, ProcessStatus{
 					Cluster: c.Name, Component: p.component, Pod: p.pod, PID: p.pid, Memory: u.PSS, ResidentMemory: u.RSS, CPU: u.CPU,

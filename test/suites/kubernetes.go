@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,11 @@ type conformancePackage struct {
 	hosts bool
 	// containers is true if the package is for federations with real containers.
 	containers bool
+	// timeout is packageTimeout by default.
+	timeout time.Duration
 }
+
+func (p conformancePackage) limit() time.Duration { return cmp.Or(p.timeout, packageTimeout) }
 
 // conformance has the specs that make sense on a virtual node.
 var conformance = []conformancePackage{
@@ -46,11 +51,17 @@ var conformance = []conformancePackage{
 		skip: `Job should (delete a job|apply changes to a job status|adopt matching orphans|allow to use|run a job to completion)`,
 	},
 	{
-		name: "kubernetes-containers", containers: true,
+		name: "kubernetes-containers", containers: true, timeout: 2 * time.Hour,
 		focus: `\[sig-(node|apps|storage)\].*\[Conformance\]`,
-		// Specs that change nodes, or are about a node or a cluster and not about pods; and packages that run above.
-		skip: `\[(Serial|Disruptive|Slow)\]|DaemonSet|ControllerRevision|NodeLease|RuntimeClass|PodTemplates|Lease API|CronJob` +
-			`|CSI|StorageClass|PersistentVolumes|VolumeAttachment|VolumeAttributesClass|ReplicationController|Sysctls`,
+		skip: `\[(Serial|Disruptive|Slow)\]` +
+			// Specs about nodes and other objects than pods, or about pods that name an ordinary node.
+			`|DaemonSet|ControllerRevision|RuntimeClass|PodTemplates|Lease lease API|Node Lifecycle|DRA|CronJob|Sysctls|CSI|StorageClass` +
+			`|PersistentVolumes|VolumeAttachment|VolumeAttributesClass|ReplicationController|500 podspec updates` +
+			`|Job should allow to use|Recreate evicted` +
+			// Specs that watch for four minutes that nothing happens.
+			`|Probing.*\*not\*` +
+			// Specs that need curl, certificates, an image of their own, or a way from the cluster's API server to the pod.
+			`|lifecycle hook|nonewprivs|AllowPrivilegeEscalation|PreStop should call prestop|StatefulSetBasic\] should (perform|scal|Scal|burst|Burst)`,
 	},
 }
 
@@ -121,7 +132,7 @@ func (at place) runConformance(ctx context.Context, program string, p conformanc
 		"--allowed-not-ready-nodes=-1", "--num-nodes=1",
 		"--dump-logs-on-failure=false", "--disable-log-dump")
 	c.Dir = filepath.Dir(kubeconfig)
-	outcomes, err = at.runGinkgo(p.name, c)
+	outcomes, err = at.runGinkgo(p.name, p.limit(), c)
 	// Specs that are not selected are skipped without a reason.
 	return slices.DeleteFunc(outcomes, func(o outcome) bool { return o.Result == skipped && o.Why == "" }), err
 }
@@ -143,8 +154,8 @@ func buildAgnhost(ctx context.Context, e2e string, say func(string, ...any)) (st
 	return program, nil
 }
 
-// containerImages returns images in place of those of the conformance suite. Its images have more programs beside agnhost
-// and busybox, and other web servers.
+// containerImages returns images by the names of the suite's images, which have more programs beside agnhost and busybox,
+// and another web server.
 func containerImages(agnhost string) map[string]sandbox.ContainerImage {
 	web := sandbox.ContainerImage{Binary: agnhost, Entrypoint: []string{"/agnhost", "netexec", "--http-port=80"}}
 	tools := sandbox.ContainerImage{Binary: agnhost, Entrypoint: []string{"/agnhost"}, Arguments: []string{"pause"}}
@@ -153,9 +164,7 @@ func containerImages(agnhost string) map[string]sandbox.ContainerImage {
 		imageutils.GetE2EImage(imageutils.BusyBox): {Arguments: []string{"sh"}},
 		imageutils.GetPauseImageName():             {Binary: agnhost, Entrypoint: []string{"/agnhost", "pause"}},
 	}
-	for _, id := range []imageutils.ImageID{imageutils.Nginx, imageutils.NginxNew} {
-		images[imageutils.GetE2EImage(id)] = web
-	}
+	images[imageutils.GetE2EImage(imageutils.Nginx)] = web
 	return images
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -100,13 +101,14 @@ func (at place) runLiqo(ctx context.Context, programs string, p cruisePackage) (
 	// These are all variables in Liqo's test/e2e/testconsts.
 	c.Env = append(os.Environ(), "NAMESPACE=liqo", "CLUSTER_NUMBER="+strconv.Itoa(len(at.clusters)), "KUBECONFIGDIR="+directory,
 		"LIQOCTL="+filepath.Join(programs, "liqoctl"), "INFRA=sandbox", "CNI=none", "POD_CIDR_OVERLAPPING=true")
-	return at.runGinkgo(p.name, c)
+	return at.runGinkgo(p.name, packageTimeout, c)
 }
 
-// runGinkgo runs a Ginkgo suite in its command's directory, where the report is written. A failed spec is not an error.
-func (at place) runGinkgo(pkg string, c *exec.Cmd) ([]outcome, error) {
+// runGinkgo runs a Ginkgo suite in its command's directory, where the report is written. A failed spec is not an error, a
+// suite that was not done in time is.
+func (at place) runGinkgo(pkg string, timeout time.Duration, c *exec.Cmd) ([]outcome, error) {
 	report := filepath.Join(c.Dir, "report.json")
-	c.Args = append(c.Args, "--ginkgo.v", "--ginkgo.no-color", "--ginkgo.json-report="+report, "--ginkgo.timeout="+packageTimeout.String())
+	c.Args = append(c.Args, "--ginkgo.v", "--ginkgo.no-color", "--ginkgo.json-report="+report, "--ginkgo.timeout="+timeout.String())
 	printed, ended := c.CombinedOutput()
 	if err := at.log(pkg, printed); err != nil {
 		return nil, err
@@ -129,7 +131,8 @@ func (at place) command(ctx context.Context, program string, args ...string) *ex
 // teardown of the suite only if they failed. Interrupted, timed out and panicked specs count as failed.
 func readReport(text []byte) (outcomes []outcome, err error) {
 	var reports []struct {
-		SpecReports []struct {
+		SpecialSuiteFailureReasons []string
+		SpecReports                []struct {
 			ContainerHierarchyTexts []string
 			LeafNodeType            string
 			LeafNodeText            string
@@ -141,6 +144,10 @@ func readReport(text []byte) (outcomes []outcome, err error) {
 		return nil, fmt.Errorf("report of Ginkgo: %w", err)
 	}
 	for _, r := range reports {
+		// The specs that were left have no outcome (internal/suite.go of Ginkgo).
+		if slices.Contains(r.SpecialSuiteFailureReasons, "Suite Timeout Elapsed") {
+			return nil, errors.New("the suite was not done in time")
+		}
 		for _, s := range r.SpecReports {
 			o := outcome{Test: s.LeafNodeType, Result: failed, Why: s.Failure.Message}
 			if s.State == passed || s.State == skipped {

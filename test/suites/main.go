@@ -60,7 +60,7 @@ type runner struct {
 	sides, packages choice
 	// programs is the directory of Liqo's programs, e2e the path of Kubernetes' program.
 	programs, e2e string
-	// images are those of the conformance suite, for federations with containers.
+	// images are on the nodes of federations with containers.
 	images map[string]sandbox.ContainerImage
 
 	// metrics is held by the package reflection; starting while a federation starts, which uses all CPUs; kept while
@@ -102,13 +102,17 @@ func (r *runner) run(ctx context.Context, together int) (err error) {
 	group.SetLimit(max(together, 1))
 	for _, f := range federations() {
 		f.sides = slices.DeleteFunc(f.sides, func(s side) bool { return !r.sides.has(s.name) })
+		if len(f.sides) == 0 || !slices.ContainsFunc(f.packages(), r.packages.has) {
+			continue
+		}
 		if err := sandbox.ContainersPossible(); f.containers && err != nil {
+			if len(r.packages) > 0 {
+				return fmt.Errorf("-packages=%s: %w", &r.packages, err)
+			}
 			say("%s is left out: %s", f.name, err)
 			continue
 		}
-		if len(f.sides) > 0 && slices.ContainsFunc(f.packages(), r.packages.has) {
-			group.Go(func() error { return r.runFederation(ctx, f) })
-		}
+		group.Go(func() error { return r.runFederation(ctx, f) })
 	}
 	ended := group.Wait()
 	rows, err := readResults(resultsFile)
@@ -144,21 +148,21 @@ func (r *runner) runFederation(ctx context.Context, f federation) (err error) {
 	for _, side := range f.sides {
 		at := place{side: side, Sandbox: s, metrics: &r.metrics}
 		if side.node != "" && !f.containers {
-			errs = append(errs, r.runPackage(ctx, at, kubeletSuite, at.runKubelet))
+			errs = append(errs, r.runPackage(ctx, at, kubeletSuite, packageTimeout, at.runKubelet))
 		}
 		if side.node != "" {
 			for _, p := range conformance {
 				if p.containers != f.containers {
 					continue
 				}
-				errs = append(errs, r.runPackage(ctx, at, p.name, func(ctx context.Context) ([]outcome, error) {
+				errs = append(errs, r.runPackage(ctx, at, p.name, p.limit(), func(ctx context.Context) ([]outcome, error) {
 					return at.runConformance(ctx, r.e2e, p)
 				}))
 			}
 		}
 		for _, p := range cruise {
 			if !f.containers && len(side.clusters) >= p.clusters && p.name != side.without {
-				errs = append(errs, r.runPackage(ctx, at, p.name, func(ctx context.Context) ([]outcome, error) {
+				errs = append(errs, r.runPackage(ctx, at, p.name, packageTimeout, func(ctx context.Context) ([]outcome, error) {
 					return at.runLiqo(ctx, r.programs, p)
 				}))
 			}
@@ -168,11 +172,13 @@ func (r *runner) runFederation(ctx context.Context, f federation) (err error) {
 }
 
 // runPackage runs a package on one side, if it is chosen, and stores the results of its tests.
-func (r *runner) runPackage(ctx context.Context, at place, pkg string, run func(context.Context) ([]outcome, error)) error {
+func (r *runner) runPackage(ctx context.Context, at place, pkg string, timeout time.Duration,
+	run func(context.Context) ([]outcome, error),
+) error {
 	if !r.packages.has(pkg) || ctx.Err() != nil {
 		return ctx.Err()
 	}
-	ctx, cancel := context.WithTimeout(ctx, packageTimeout+time.Minute) // Ginkgo ends before, and writes its report.
+	ctx, cancel := context.WithTimeout(ctx, timeout+time.Minute) // Ginkgo ends before, and writes its report.
 	defer cancel()
 	began := time.Now()
 	outcomes, err := run(ctx)

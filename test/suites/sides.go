@@ -67,8 +67,12 @@ func (f federation) up(ctx context.Context, images map[string]sandbox.ContainerI
 	if f.containers {
 		machine = nil
 	}
+	providers := 2
+	if f.containers {
+		providers = 1 // Pods at two providers would not reach each other.
+	}
 	s, err := sandbox.Up(ctx, sandbox.Options{
-		Name: f.name, Consumers: 1, Providers: 2, Image: f.image, BrokerNode: f.brokerNode, KubeletMetrics: true,
+		Name: f.name, Consumers: 1, Providers: providers, Image: f.image, BrokerNode: f.brokerNode, KubeletMetrics: true,
 		LocalNodes:    []string{sandbox.Consumer(1), sandbox.Broker},
 		MachineImages: machine,
 		Containers:    f.containers, ContainerImages: images,

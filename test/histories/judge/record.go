@@ -47,6 +47,8 @@ type Answer struct {
 	At   time.Time
 	By   string
 	Code int
+	// Probe is true for an answer to /readyz.
+	Probe bool
 }
 
 // Request is a request of a broker.

@@ -2,6 +2,7 @@ package judge
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -100,8 +101,8 @@ func unreachable() []string {
 	return []string{"provider refuses", "provider hangs", "provider reads nothing", "provider's etcd hangs", "provider's etcd is killed"}
 }
 
-// outages returns when a provider was unreachable. Outages that follow each other within Flap count as one: a broker that
-// gets a single answer in between does not take it for the end (docs/broker.md, Moving). flaps are the times in between.
+// outages returns when a provider was unreachable. Outages that follow each other within Flap count as one. flaps are the
+// times in between.
 func (r *Record) outages(provider string) (merged, flaps []span) {
 	all := r.faultsAt(provider, unreachable()...)
 	slices.SortFunc(all, func(a, b span) int { return a.from.Compare(b.from) })
@@ -125,11 +126,27 @@ func (r *Record) mayFailOver(provider string, at time.Time) bool {
 	outages, flaps := r.outages(provider)
 	return slices.ContainsFunc(outages, func(s span) bool {
 		return at.After(s.from.Add(r.Times.FailoverAfter-r.Times.ProbeInterval)) && at.Before(s.to.Add(r.Times.Noticed))
-	}) && r.silent(provider, at, flaps)
+	}) && r.silent(provider, at, slices.DeleteFunc(flaps, func(s span) bool { return r.answersTwice(provider, s) }))
+}
+
+// answersTwice reports whether a provider answered two probes of one broker in a span. One answer ends no outage
+// (docs/broker.md, Moving).
+func (r *Record) answersTwice(provider string, s span) bool {
+	probes := map[string]int{}
+	for _, p := range r.Providers {
+		for i := range p.Answers {
+			a := &p.Answers[i]
+			if p.ID == provider && a.Probe && a.Code < http.StatusInternalServerError && strings.HasPrefix(a.By, "broker-") &&
+				!a.At.Before(s.from) && !a.At.After(s.to) {
+				probes[a.By]++
+			}
+		}
+	}
+	return slices.ContainsFunc(slices.Collect(maps.Values(probes)), func(n int) bool { return n > 1 })
 }
 
 // silent reports whether a provider answered neither brokers nor its virtual kubelets for FailoverAfter, until shortly
-// before a time. Server errors, and answers between outages that count as one, do not count.
+// before a time. Server errors do not count, nor do answers in flaps.
 func (r *Record) silent(provider string, at time.Time, flaps []span) bool {
 	for _, p := range r.Providers {
 		if p.ID != provider {

@@ -60,14 +60,15 @@ func TestASingleAnswerIsNoEndOfAnOutage(t *testing.T) {
 		want    bool
 	}{
 		"a fault without a gap":           {50, nil, true},
-		"an answer in a short gap":        {57, []int{51, 56}, true},
+		"an answer in a short gap":        {57, []int{55}, true},
+		"two answers in a short gap":      {57, []int{51, 56}, false},
 		"an answer in a fault":            {57, []int{30}, false},
 		"answers in a gap that is longer": {70, []int{51, 56, 61, 66}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &Provider{ID: "p0", Cluster: Cluster{Answers: []Answer{{At: began, By: "broker-1", Code: 200}}}}
 			for _, at := range tc.answers {
-				p.Answers = append(p.Answers, Answer{At: after(at), By: "broker-1", Code: 200})
+				p.Answers = append(p.Answers, Answer{At: after(at), By: "broker-1", Code: 200, Probe: true})
 			}
 			r := &Record{
 				Began: began, Providers: []*Provider{p},

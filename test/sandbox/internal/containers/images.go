@@ -39,7 +39,7 @@ type Program struct {
 	Paths []string
 	// Shell adds the files of BusyboxImage.
 	Shell bool
-	// Entrypoint is the first of Paths by default. Arguments are those of the entrypoint.
+	// Entrypoint is the first of Paths by default. Arguments are its default arguments.
 	Entrypoint, Arguments []string
 	// User is UID:GID; "" is root.
 	User string
