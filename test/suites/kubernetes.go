@@ -61,7 +61,8 @@ var conformance = []conformancePackage{
 			// Specs that watch for four minutes that nothing happens.
 			`|Probing.*\*not\*` +
 			// Specs that need curl, certificates, an image of their own, or a way from the cluster's API server to the pod.
-			`|lifecycle hook|nonewprivs|AllowPrivilegeEscalation|PreStop should call prestop|StatefulSetBasic\] should (perform|scal|Scal|burst|Burst)`,
+			`|lifecycle hook|nonewprivs|AllowPrivilegeEscalation|PreStop should call prestop` +
+			`|StatefulSetBasic\] should (perform|scal|Scal|burst|Burst)`,
 	},
 }
 
