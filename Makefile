@@ -178,10 +178,10 @@ packets: nftables ## Requests through Liqo's own data plane in network namespace
 containers: containerd ## Pods in real containers, over two hops: a kubelet and containerd in each cluster; as root with cgroups v1, else skipped (CONTAINERS='-run Name' to choose)
 	$(TEST) $(TOOL) $(call gotestsum,containers,--format=testname) -- $(lean) -count=1 -timeout=20m ./containers/... $(CONTAINERS)
 
-# After nftables: two installations at once would wait for one lock, and fail.
 installation: containerd ## README.md and docs/install.md as a reader follows them, with Helm, liqoctl and real containers (INSTALLATION='-run Name' to choose)
 	$(TEST) $(TOOL) $(call gotestsum,installation,--format=testname) -- $(lean) -count=1 -timeout=40m ./install/... $(INSTALLATION)
 
+# After nftables: two installations at once would wait for one lock, and fail.
 containerd: nftables ## Install Debian's containerd, runc, CNI plugins and busybox, if there are none; without them the suite with real containers is skipped
 	@{ command -v containerd && command -v runc && command -v busybox && test -x /usr/lib/cni/ptp; } >/dev/null || { apt-get update && \
 		DEBIAN_FRONTEND=noninteractive apt-get install -y --no-remove --no-install-recommends containerd runc containernetworking-plugins busybox-static; } \

@@ -134,11 +134,7 @@ func say(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args.
 // runFederation runs the suites on the sides of a federation. If a package cannot be run, the others still are.
 func (r *runner) runFederation(ctx context.Context, f federation) (err error) {
 	r.starting.Lock()
-	images := r.images
-	if !f.containers {
-		images = nil
-	}
-	s, err := f.up(ctx, images, say)
+	s, err := f.up(ctx, r.images, say)
 	r.starting.Unlock()
 	if err != nil {
 		return err

@@ -63,13 +63,11 @@ func federations() []federation {
 // test/e2e/testutils/util/cluster_labels.go). The first cluster of each side has a node of its own for pods that are
 // not offloaded.
 func (f federation) up(ctx context.Context, images map[string]sandbox.ContainerImage, say func(string, ...any)) (*sandbox.Sandbox, error) {
-	machine := machineImages
+	machine, providers := machineImages, 2
 	if f.containers {
-		machine = nil
-	}
-	providers := 2
-	if f.containers {
-		providers = 1 // Pods at two providers would not reach each other.
+		machine, providers = nil, 1 // Pods at two providers would not reach each other.
+	} else {
+		images = nil
 	}
 	s, err := sandbox.Up(ctx, sandbox.Options{
 		Name: f.name, Consumers: 1, Providers: providers, Image: f.image, BrokerNode: f.brokerNode, KubeletMetrics: true,

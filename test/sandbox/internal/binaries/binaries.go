@@ -152,6 +152,26 @@ func EnsureKubernetes(ctx context.Context, version string, progress func(format 
 	return ensureIn(ctx, "-kubernetes-"+version, []target{kubernetesTarget(version)}, progress)
 }
 
+// ensureKind ensures targets in a directory of the cache for programs of one kind. The versions, the shared modules and the
+// sources, relative to this module, determine its name.
+func ensureKind(ctx context.Context, kind string, versions []any, sources []string, targets []target,
+	progress func(format string, args ...any),
+) (string, error) {
+	cache, err := CacheDir()
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	fmt.Fprintln(h, append([]any{runtime.Version(), runtime.GOARCH}, versions...)...)
+	if err := hashShared(h); err != nil {
+		return "", err
+	}
+	if err := hashSources(h, sources...); err != nil {
+		return "", err
+	}
+	return ensure(ctx, filepath.Join(cache, kind, hex.EncodeToString(h.Sum(nil))[:16]), targets, progress)
+}
+
 // ensure builds the targets that dir lacks, and returns dir.
 func ensure(ctx context.Context, dir string, targets []target, progress func(format string, args ...any)) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -2,12 +2,9 @@ package binaries
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 )
 
 // Names of the binaries in the directory that EnsureContainers returns, in addition to KubeProxy and Web.
@@ -42,20 +39,10 @@ func buildCoreDNS(ctx context.Context, dir string) error {
 // that contains them. The kubelet is no part of Kube: a sandbox without containers does not need it, and it takes minutes
 // to build.
 func EnsureContainers(ctx context.Context, progress func(format string, args ...any)) (string, error) {
-	cache, err := CacheDir()
-	if err != nil {
-		return "", err
-	}
-	h := sha256.New()
-	fmt.Fprintln(h, runtime.Version(), runtime.GOARCH, KubernetesVersion, CoreDNSVersion)
-	if err := hashShared(h); err != nil {
-		return "", err
-	}
-	if err := hashSources(h, "sandbox/cmd/kubelet/*.go", "sandbox/cmd/node/*.go", "sandbox/cmd/kubeproxy/*.go",
-		"sandbox/cmd/web/*.go", "sandbox/internal/binaries/containers.go"); err != nil {
-		return "", err
-	}
-	return ensure(ctx, filepath.Join(cache, "containers", hex.EncodeToString(h.Sum(nil))[:16]), []target{
+	return ensureKind(ctx, "containers", []any{KubernetesVersion, CoreDNSVersion}, []string{
+		"sandbox/cmd/kubelet/*.go", "sandbox/cmd/node/*.go", "sandbox/cmd/kubeproxy/*.go", "sandbox/cmd/web/*.go",
+		"sandbox/internal/binaries/containers.go",
+	}, []target{
 		proxyTarget(),
 		{"kubelet " + KubernetesVersion, []string{Kubelet, Node}, func(ctx context.Context, dir string) error {
 			return goCommand(ctx, moduleRoot(), nil, "build",

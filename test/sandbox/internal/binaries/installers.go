@@ -2,12 +2,8 @@ package binaries
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 )
 
 // Names of the binaries in the directory that EnsureInstallers returns: the programs that readers of the documents have.
@@ -26,19 +22,8 @@ const (
 // EnsureInstallers builds the programs with which readers install Liqo and the broker, unless they are in the cache, and
 // returns the directory that contains them.
 func EnsureInstallers(ctx context.Context, progress func(format string, args ...any)) (string, error) {
-	cache, err := CacheDir()
-	if err != nil {
-		return "", err
-	}
-	h := sha256.New()
-	fmt.Fprintln(h, runtime.Version(), runtime.GOARCH, LiqoVersion, Helm3Version, Helm4Version)
-	if err := hashShared(h); err != nil {
-		return "", err
-	}
-	if err := hashSources(h, "sandbox/internal/binaries/installers.go"); err != nil {
-		return "", err
-	}
-	return ensure(ctx, filepath.Join(cache, "installers", hex.EncodeToString(h.Sum(nil))[:16]), []target{
+	sources := []string{"sandbox/internal/binaries/installers.go"}
+	return ensureKind(ctx, "installers", []any{LiqoVersion, Helm3Version, Helm4Version}, sources, []target{
 		{"liqoctl " + LiqoVersion, []string{Liqoctl}, func(ctx context.Context, dir string) error {
 			src, err := LiqoSource(ctx, LiqoVersion)
 			if err != nil {

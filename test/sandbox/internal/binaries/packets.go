@@ -2,12 +2,9 @@ package binaries
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 )
 
 // Names of the binaries in the directory that EnsurePackets returns.
@@ -30,20 +27,8 @@ const (
 // EnsurePackets builds the programs for sandboxes with packets that are not in the cache, and returns the directory
 // that contains them.
 func EnsurePackets(ctx context.Context, geneve bool, progress func(format string, args ...any)) (string, error) {
-	cache, err := CacheDir()
-	if err != nil {
-		return "", err
-	}
-	h := sha256.New()
-	fmt.Fprintln(h, runtime.Version(), runtime.GOARCH, KubernetesVersion, LiqoVersion, geneve)
-	if err := hashShared(h); err != nil {
-		return "", err
-	}
-	if err := hashSources(h, "sandbox/cmd/kubeproxy/*.go", "sandbox/cmd/web/*.go", ownGeneveFile); err != nil {
-		return "", err
-	}
-	dir := filepath.Join(cache, "packets", hex.EncodeToString(h.Sum(nil))[:16])
-	return ensure(ctx, dir, packetTargets(geneve), progress)
+	return ensureKind(ctx, "packets", []any{KubernetesVersion, LiqoVersion, geneve},
+		[]string{"sandbox/cmd/kubeproxy/*.go", "sandbox/cmd/web/*.go", ownGeneveFile}, packetTargets(geneve), progress)
 }
 
 func packetTargets(geneve bool) []target {
