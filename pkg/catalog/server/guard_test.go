@@ -501,7 +501,8 @@ func TestARequestThatWasCanceledIsNotLogged(t *testing.T) {
 		require.Empty(t, log.String())
 	}
 	log := &lines{}
-	problem.Of(log.logger(), fmt.Errorf("%w: %w", caller.ErrUnavailable, context.DeadlineExceeded))
+	err := fmt.Errorf("%w: %w", caller.ErrUnavailable, context.DeadlineExceeded)
+	require.Equal(t, http.StatusServiceUnavailable, problem.Of(log.logger(), err).Status)
 	require.NotEmpty(t, log.String())
 }
 
