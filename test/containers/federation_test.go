@@ -43,7 +43,8 @@ func start(t *testing.T) *federation {
 	}
 	others := cgroupsOf(t)
 	s, err := sandbox.Up(t.Context(), sandbox.Options{
-		Name: "containers", Consumers: 1, Providers: 2, BrokerNode: "pool", Containers: true, Progress: t.Logf,
+		Name:      "containers-in-a-long-directory", // Too long for the sockets of a kubelet in it.
+		Consumers: 1, Providers: 2, BrokerNode: "pool", Containers: true, Progress: t.Logf,
 		BrokerArgs: []string{
 			"--probe-interval=1s", "--probe-timeout=1s", "--status-interval=1s", "--failover-after=10s", "--pending-timeout=10s",
 		},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,16 +16,21 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
+// schedulingAPIs are the versions of the API that serves PodGroups, by the version of Kubernetes.
+var schedulingAPIs = map[string]string{"v1.36.3": "v1alpha2", "v1.37.2": "v1beta1"}
+
 // TestLaterKubernetes runs control planes of a later Kubernetes than the one that Liqo and this project were built
 // with. Only make matrix sets the variable, since building that version takes a quarter of an hour.
 func TestLaterKubernetes(t *testing.T) {
-	if os.Getenv(kubernetesVariable) != sandbox.KubernetesLaterVersion {
-		t.Skipf("%s=%s runs it", kubernetesVariable, sandbox.KubernetesLaterVersion)
+	version := os.Getenv(kubernetesVariable)
+	if version == "" || version == sandbox.KubernetesVersion {
+		t.Skipf("%s=%s runs it", kubernetesVariable, strings.Join(sandbox.KubernetesVersions()[1:], "|"))
 	}
+	require.Contains(t, schedulingAPIs, version)
 	s := up(t, sandbox.Options{
 		Name: "laterkubernetes", Consumers: 1, Providers: 1, BrokerNode: brokerNode,
 		// Only in the API server: kube-scheduler would wait for a PodGroup.
-		APIServerArgs: []string{"--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true"},
+		APIServerArgs: []string{"--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/" + schedulingAPIs[version] + "=true"},
 	})
 	consumer, broker, provider := s.Cluster(sandbox.Consumer(1)), s.Cluster(sandbox.Broker), s.Cluster(sandbox.Provider(1))
 	require.NoError(t, consumer.Offload(t.Context(), "later"))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,9 +32,13 @@ const (
 	LiqoVersion    = binaries.LiqoVersion
 	LiqoV11Version = binaries.LiqoV11Version
 
-	KubernetesVersion      = binaries.KubernetesVersion
-	KubernetesLaterVersion = binaries.KubernetesLaterVersion
+	KubernetesVersion = binaries.KubernetesVersion
 )
+
+// KubernetesVersions returns the versions of Kubernetes that a sandbox can run.
+func KubernetesVersions() []string {
+	return append([]string{KubernetesVersion}, binaries.LaterKubernetes...)
+}
 
 // Broker is the name of the broker cluster.
 const Broker = "broker"
@@ -72,7 +77,7 @@ type Options struct {
 	Bare bool
 	// Liqo is the version of Liqo in all clusters: LiqoVersion (the default) or LiqoV11Version.
 	Liqo string
-	// Kubernetes is the version of all control planes: KubernetesVersion (the default) or KubernetesLaterVersion.
+	// Kubernetes is the version of all control planes: one of KubernetesVersions; the first is the default.
 	Kubernetes string
 	// APIServerArgs are further arguments of all API servers.
 	APIServerArgs []string
@@ -184,8 +189,8 @@ func (o *Options) validate() error {
 	if o.Image != ImageOurs && o.Image != ImageStock {
 		errs = append(errs, fmt.Errorf("--image=%q: use %s or %s", o.Image, ImageOurs, ImageStock))
 	}
-	if o.Kubernetes != KubernetesVersion && o.Kubernetes != KubernetesLaterVersion {
-		errs = append(errs, fmt.Errorf("--kubernetes=%q: use %s or %s", o.Kubernetes, KubernetesVersion, KubernetesLaterVersion))
+	if versions := KubernetesVersions(); !slices.Contains(versions, o.Kubernetes) {
+		errs = append(errs, fmt.Errorf("--kubernetes=%q: use one of %s", o.Kubernetes, strings.Join(versions, ", ")))
 	}
 	if o.Liqo != LiqoVersion && o.Liqo != LiqoV11Version {
 		errs = append(errs, fmt.Errorf("--liqo=%q: use %s or %s", o.Liqo, LiqoVersion, LiqoV11Version))

@@ -5,6 +5,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/binaries"
 )
 
 func TestOptionsValidate(t *testing.T) {
@@ -16,9 +18,9 @@ func TestOptionsValidate(t *testing.T) {
 		"a name that is no file name":    {Options{Name: "../x", Consumers: 1, Providers: 1}, []string{`--name="../x"`}},
 		"another version":                {Options{Consumers: 1, Providers: 1, Liqo: LiqoV11Version}, nil},
 		"an unknown version":             {Options{Consumers: 1, Providers: 1, Liqo: "v1"}, []string{`--liqo="v1"`, LiqoV11Version}},
-		"another Kubernetes":             {Options{Consumers: 1, Providers: 1, Kubernetes: KubernetesLaterVersion}, nil},
+		"another Kubernetes":             {Options{Consumers: 1, Providers: 1, Kubernetes: binaries.LaterKubernetes[0]}, nil},
 		"an unknown Kubernetes": {
-			Options{Consumers: 1, Providers: 1, Kubernetes: "v1"}, []string{`--kubernetes="v1"`, KubernetesLaterVersion},
+			Options{Consumers: 1, Providers: 1, Kubernetes: "v1"}, []string{`--kubernetes="v1"`, binaries.LaterKubernetes[0]},
 		},
 		"a version of another API":     {Options{Consumers: 1, Providers: 1, Liqo: "v0.9.4"}, []string{`--liqo="v0.9.4"`, LiqoVersion}},
 		"an unknown image":             {Options{Image: "nginx:1", Consumers: 1, Providers: 1}, []string{`--image="nginx:1"`, ImageOurs}},

@@ -1,16 +1,17 @@
 // Command node is the first process of the namespaces of a node, and starts others in them:
 //
-//	node init --hostname=NAME --ready=FILE [--keep=DIRECTORY]...
+//	node init --hostname=NAME --ready=FILE [--keep=DIRECTORY[:PATH]]...
 //	node enter PID -- PROGRAM [ARG...]
 //
 // init must run in a mount, a PID and a UTS namespace of its own. It hides the state of the machine's own container
-// runtime and kubelet behind empty directories, keeps the given directories visible, writes the file once that is done,
-// and reaps processes. When it ends, the kernel ends all processes of the node, and all mounts.
+// runtime and kubelet behind empty directories, keeps the given directories visible, at another path if one is given,
+// writes the file once that is done, and reaps processes. When it ends, the kernel ends all processes of the node, and all mounts.
 //
 // enter becomes a program in the mount and UTS namespace of an init, by the PID that it has for the caller.
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -90,25 +91,28 @@ func hide(keep []string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
-	kept := make([]int, len(keep))
-	for i, dir := range keep {
+	opened := make([]int, len(keep))
+	paths := make([]string, len(keep))
+	for i, kept := range keep {
+		dir, path, _ := strings.Cut(kept, ":")
+		paths[i] = cmp.Or(path, dir)
 		fd, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return fmt.Errorf("%s: %w", dir, err)
 		}
-		kept[i] = fd
+		opened[i] = fd
 	}
 	for _, dir := range hidden {
 		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"); err != nil {
 			return fmt.Errorf("%s: %w", dir, err)
 		}
 	}
-	for i, dir := range keep {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
+	for i, path := range paths {
+		if err := os.MkdirAll(path, 0o755); err != nil {
 			return err
 		}
-		if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", kept[i]), dir, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-			return fmt.Errorf("%s: %w", dir, err)
+		if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", opened[i]), path, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
 		}
 	}
 	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -44,7 +45,7 @@ func upCommand(name *string) *cobra.Command {
 		"give each cluster a real node: kubelet, containerd and kube-proxy in network namespaces; needs root and Debian's packages "+
 			"containerd, runc, containernetworking-plugins, busybox-static and nftables")
 	flags.StringVar(&opts.Kubernetes, "kubernetes", "",
-		"version of Kubernetes: "+sandbox.KubernetesVersion+" (default) or "+sandbox.KubernetesLaterVersion)
+		"version of Kubernetes: one of "+strings.Join(sandbox.KubernetesVersions(), ", ")+"; the first is the default")
 	flags.StringArrayVar(&opts.APIServerArgs, "api-server-arg", nil, "an argument for all API servers; may be repeated")
 	flags.StringVar(&opts.Liqo, "liqo", "",
 		"version of Liqo: "+sandbox.LiqoVersion+" (default) or "+sandbox.LiqoV11Version)

@@ -27,12 +27,13 @@ const (
 	KwokVersion       = "v0.7.0"
 	// LiqoV0Version is the version in kubelet-v0/go.mod.
 	LiqoV0Version = "v0.9.4"
-	// KubernetesLaterVersion is a later version that a sandbox can run instead. sandbox/kubernetes has the go.mod for
-	// it.
-	KubernetesLaterVersion = "v1.36.1"
 	// LiqoV11Version is an earlier version with the same API that a sandbox can run instead.
 	LiqoV11Version = "v1.1.2"
 )
+
+// LaterKubernetes are the versions that a sandbox can run instead of KubernetesVersion. sandbox/kubernetes has a go.mod
+// for each.
+var LaterKubernetes = []string{"v1.36.3", "v1.37.2"}
 
 // Names of the binaries in the directory that Ensure returns.
 const (

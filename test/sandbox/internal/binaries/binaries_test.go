@@ -22,10 +22,15 @@ func TestVersionsAreThoseOfTheModule(t *testing.T) {
 }
 
 func TestALaterKubernetesHasItsModuleFile(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join(moduleRoot(), "sandbox/kubernetes", KubernetesLaterVersion+".mod"))
+	for _, version := range LaterKubernetes {
+		data, err := os.ReadFile(filepath.Join(moduleRoot(), "sandbox/kubernetes", version+".mod"))
+		require.NoError(t, err)
+		assert.Contains(t, string(data), "k8s.io/kubernetes "+version+"\n")
+		assert.FileExists(t, filepath.Join(moduleRoot(), "sandbox/kubernetes", version+".sum"))
+	}
+	files, err := filepath.Glob(filepath.Join(moduleRoot(), "sandbox/kubernetes", "*"))
 	require.NoError(t, err)
-	assert.Contains(t, string(data), "k8s.io/kubernetes "+KubernetesLaterVersion+"\n")
-	assert.FileExists(t, filepath.Join(moduleRoot(), "sandbox/kubernetes", KubernetesLaterVersion+".sum"))
+	assert.Len(t, files, 2*len(LaterKubernetes), "nothing is left of a version before")
 }
 
 func TestCacheDirFollowsTheEnvironment(t *testing.T) {

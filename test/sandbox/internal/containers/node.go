@@ -31,6 +31,10 @@ import (
 // plugins is where Debian's package containernetworking-plugins has its programs.
 const plugins = "/usr/lib/cni"
 
+// kubeletDir is where a node has its kubelet's state: where each kubelet has it. The path of a Unix socket has at most 107
+// bytes, and the kubelet's sockets would be further below a user's cache than that.
+const kubeletDir = "/var/lib/kubelet"
+
 // startTimeout bounds how long the runtime and the kubelet may each take until they serve.
 const startTimeout = 2 * time.Minute
 
@@ -173,7 +177,7 @@ func (m *Machine) startFirst(ctx context.Context) (err error) {
 		Args: []string{
 			"init", "--hostname=" + m.cfg.Name, "--ready=" + ready,
 			"--keep=" + m.cfg.Dir, "--keep=" + m.cfg.LogDir, "--keep=" + filepath.Dir(m.cfg.Node),
-			"--keep=" + filepath.Dir(m.cfg.Images),
+			"--keep=" + filepath.Dir(m.cfg.Images), "--keep=" + m.file("kubelet") + ":" + kubeletDir,
 		},
 		Log: filepath.Join(m.cfg.LogDir, "node.log"),
 	})
@@ -236,7 +240,7 @@ func (m *Machine) startRuntime(ctx context.Context) error {
 func (m *Machine) startKubelet(ctx context.Context) error {
 	kubelet, err := m.start("kubelet", m.cfg.Kubelet,
 		"--config="+m.file("kubelet.yaml"), "--kubeconfig="+m.file("kubeconfig"), "--hostname-override="+m.cfg.Name,
-		"--node-ip="+m.cfg.Network.Address.String(), "--root-dir="+m.file("kubelet"), "--cert-dir="+m.file("pki"),
+		"--node-ip="+m.cfg.Network.Address.String(), "--root-dir="+kubeletDir, "--cert-dir="+m.file("pki"),
 		"--node-labels="+strings.Join(m.cfg.Labels, ","),
 	)
 	if err != nil {
