@@ -46,6 +46,10 @@ lean := -vet=off -ldflags=-w
 # gotestsum with the name of its results, which make test reports, and the arguments of go test.
 gotestsum = gotestsum --jsonfile='$(CURDIR)/dist/durations/$(1).jsonl' $(2)
 
+# What make matrix runs: versions beside those of the other tests, and scenarios.
+MATRIX ?= LIQO=v1.1.2 KUBERNETES=v1.36.3 KUBERNETES=v1.37.2
+matrix-tests := ^(TestLaterKubernetes|TestParityStock|TestParityOurs)$$|^TestStockConsumer$$/^the_guard_and_the_manifests$$|^TestFederation$$/^(chain|faults)$$/^(pods_show_the_addresses|a_Service_spans|the_broker_offers|pods_leave_an_unreachable)
+
 # A line for a module that go list -u has found a newer version of, with all its versions. A replaced one is what its replacement is.
 newer = {{if and .Update (not .Replace)}}{{.Path}} {{.Version}} {{.Update.Version}} {{if .Indirect}}(indirect){{else}}-{{end}} {{join .Versions " "}}{{end}}
 # Of that line, the newest version, and the newest patch of the present one, if there is one. With PATCH=1 only modules with a newer patch.
@@ -163,11 +167,11 @@ stock-unless-passed: ## make stock, unless it has passed with these files
 	@if [ "$$($(stock-files))" = "$$(cat test/stock.passed 2>/dev/null)" ]; then echo 'make stock has passed with these files'; \
 		else $(MAKE) --no-print-directory stock; fi
 
-matrix: ## The short suites with LIQO=v1.1.2: parity of Liqo's virtual kubelet and ours, addresses over two hops, a failover; and a pod over two hops with Kubernetes 1.36
-	$(TEST) KUBERNETES=v1.36.1 $(TOOL) gotestsum --format=testname -- -count=1 -timeout=60m ./e2e -run '^TestLaterKubernetes$$'
-	$(TEST) STOCK=1 LIQO=$(or $(LIQO),v1.1.2) $(TOOL) gotestsum --format=testname -- -count=1 -timeout=40m ./e2e -run '^TestParity(Stock|Ours)$$'
-	$(TEST) LIQO=$(or $(LIQO),v1.1.2) $(TOOL) gotestsum --format=testname -- -count=1 -timeout=20m ./e2e \
-		-run '^TestFederation$$/^(chain|faults)$$/^(pods_show_the_addresses|a_Service_spans|pods_leave_an_unreachable)'
+matrix: ## Scenarios with each other version of Liqo and Kubernetes: parity of Liqo's virtual kubelet and ours, a chain, offers, a failover, the guard; writes docs/compatibility.md (MATRIX='LIQO=v1.1.2')
+	rm -rf dist/matrix && mkdir -p dist/matrix
+	$(TEST) for version in $(MATRIX); do env STOCK=1 $$version $(TOOL) gotestsum --format=testname \
+		--jsonfile='$(CURDIR)'/dist/matrix/$$version.jsonl -- $(lean) -count=1 -timeout=60m ./e2e -run '$(matrix-tests)' || true; done
+	cd tools && go run ./matrix -results=../dist/matrix -document=../docs/compatibility.md
 
 liqo-e2e: ## The suites of Liqo and of virtual-kubelet, and specs of Kubernetes' conformance, against Liqo's virtual kubelet, ours in its place, and the broker (hours; SIDES=stock,drop-in,chain,broker PACKAGES=reflection TOGETHER=2)
 	$(TEST) go run ./suites -sides='$(SIDES)' -packages='$(PACKAGES)' -together=$(or $(TOGETHER),1)

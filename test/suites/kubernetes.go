@@ -58,6 +58,8 @@ var conformance = []conformancePackage{
 			`|DaemonSet|ControllerRevision|RuntimeClass|PodTemplates|Lease lease API|Node Lifecycle|DRA|CronJob|Sysctls|CSI|StorageClass` +
 			`|PersistentVolumes|VolumeAttachment|VolumeAttributesClass|ReplicationController|500 podspec updates` +
 			`|Job should allow to use|Recreate evicted` +
+			// Each of these waits for five minutes for a resize, which no virtual kubelet forwards.
+			`|InPlace Resize` +
 			// Specs that watch for four minutes that nothing happens.
 			`|Probing.*\*not\*` +
 			// Specs that need curl, certificates, an image of their own, or a way from the cluster's API server to the pod.
