@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -92,43 +91,6 @@ func (b *brokered) denied(t *testing.T) {
 		}
 		return err
 	})
-}
-
-// stray tests a provider whose virtual kubelet is Liqo's own, because its VirtualNode is older than the options that
-// name ours. It gets no pods, and its condition gives the reason. With our virtual kubelet it gets pods.
-func (b *brokered) stray(t *testing.T) {
-	ns := b.namespace(t)
-	ours := b.changeKubelet(t, "provider3", func(c *corev1.Container) {
-		c.Image = sandbox.ImageStock
-		own := b.broker.OwnKubeletArgs()
-		c.Args = slices.DeleteFunc(slices.Clone(c.Args), func(arg string) bool { return slices.Contains(own, arg) })
-	})
-	restore := func() { b.changeKubelet(t, "provider3", func(c *corev1.Container) { *c = ours }) }
-	t.Cleanup(func() {
-		if t.Failed() {
-			restore()
-		}
-	})
-	// A virtual kubelet that ends at once would also count as serving another node for some seconds, because its
-	// predecessor's lease is still there.
-	vn := client.ObjectKey{Namespace: "liqo-tenant-provider3", Name: "provider3"}
-	eventually(t, patient, func(ctx context.Context) error { return b.broker.TakenOver(ctx, vn, sandbox.ImageStock) })
-	eventually(t, 2*patient, func(ctx context.Context) error {
-		var pc brokeringv1alpha1.ProviderCluster
-		if err := b.broker.Client.Get(ctx, client.ObjectKey{Name: "provider3"}, &pc); err != nil {
-			return err
-		}
-		err := conditionIs(&pc, brokeringv1alpha1.ProviderKubeletReady, "ServesAnotherNode")
-		if err == nil {
-			return nil
-		}
-		return fmt.Errorf("%w; %s", err, b.kubelets(ctx, "provider3"))
-	})
-	b.create(t, ns, "waits", 1, only("provider3"))
-	b.explained(t, ns, "waits-0", "NoProviderFits", "no provider cluster fits", "not ready")
-
-	restore()
-	eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "waits-0", "provider3") })
 }
 
 // changeKubelet changes the container of a provider's virtual kubelet, and returns the previous one.

@@ -94,7 +94,7 @@ func TestFederation(t *testing.T) {
 		{"a drained provider is emptied", b.drained},
 		{"a provider without VirtualNodes is removed", b.unknown},
 		{"a denied slice is shown", b.denied},
-		{"a virtual kubelet of another node is not used", b.stray},
+		{"a provider migrates to the broker and back", b.migrated},
 		{"a completed pod stays completed", b.ended},
 		{"a Service has its pods at two providers", b.service},
 		{"hostile filters hold up nobody else", c.costly},

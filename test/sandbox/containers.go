@@ -101,9 +101,11 @@ func (s *Sandbox) writeImages() error {
 		programs[image] = program
 	}
 	for name, of := range s.opts.ContainerImages {
-		program := containers.Program{Binary: of.Binary, Shell: true, Entrypoint: of.Entrypoint, Arguments: of.Arguments}
+		program := containers.Program{
+			Binary: of.Binary, Shell: true, Files: of.Files, Entrypoint: of.Entrypoint, Arguments: of.Arguments,
+		}
 		if of.Binary != "" {
-			program.Paths = []string{filepath.Base(of.Binary)}
+			program.Paths = append([]string{filepath.Base(of.Binary)}, of.Links...)
 		}
 		programs[name] = program
 	}

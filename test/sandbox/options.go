@@ -133,8 +133,11 @@ type Options struct {
 
 // ContainerImage is an image with the files of ImageBusybox.
 type ContainerImage struct {
-	// Binary is a static program, which has its own name in the root directory; "" for none.
+	// Binary is a static program, which has its own name in the root directory; "" for none. Links are further names.
 	Binary string
+	Links  []string
+	// Files are further files in the root directory, by their names: paths of this machine.
+	Files map[string]string
 	// Entrypoint and Arguments are the default command of a container.
 	Entrypoint, Arguments []string
 }

@@ -34,7 +34,7 @@ func (at place) runKubelet(ctx context.Context) ([]outcome, error) {
 	c := at.command(ctx, "go", "test", "-json", "-count=1", "-timeout="+packageTimeout.String(), "./suites/kubelet")
 	c.Env = append(os.Environ(), "SUITE_KUBECONFIG="+kubeconfig, "SUITE_NODE="+at.node, "SUITE_NAMESPACE="+kubeletSuite)
 	printed, ended := c.CombinedOutput()
-	if err := at.log(kubeletSuite, printed); err != nil {
+	if err := os.WriteFile(at.logFile(kubeletSuite), printed, 0o644); err != nil {
 		return nil, err
 	}
 	outcomes, err := readEvents(printed)

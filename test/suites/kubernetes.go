@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -75,11 +74,11 @@ func buildConformance(ctx context.Context, say func(string, ...any)) (string, er
 	if err != nil {
 		return "", err
 	}
-	version, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes").Output()
+	version, err := module(ctx, "Version", "k8s.io/kubernetes")
 	if err != nil {
-		return "", fmt.Errorf("the version of Kubernetes: %w", err)
+		return "", err
 	}
-	directory := filepath.Join(cache, "suites", "kubernetes-"+strings.TrimSpace(string(version)))
+	directory := filepath.Join(cache, "suites", "kubernetes-"+version)
 	program := filepath.Join(directory, "e2e.test")
 	if _, err := os.Stat(program); err == nil {
 		return program, nil
@@ -158,10 +157,17 @@ func buildAgnhost(ctx context.Context, e2e string, say func(string, ...any)) (st
 }
 
 // containerImages returns images by the names of the suite's images, which have more programs beside agnhost and busybox,
-// and another web server.
-func containerImages(agnhost string) map[string]sandbox.ContainerImage {
+// and another web server. source is the directory of Kubernetes' module.
+func containerImages(agnhost, source string) map[string]sandbox.ContainerImage {
+	files := map[string]string{}
+	for _, name := range []string{"localhost.crt", "localhost.key"} {
+		files[name] = filepath.Join(source, "test/images/agnhost/porter", name)
+	}
 	web := sandbox.ContainerImage{Binary: agnhost, Entrypoint: []string{"/agnhost", "netexec", "--http-port=80"}}
-	tools := sandbox.ContainerImage{Binary: agnhost, Entrypoint: []string{"/agnhost"}, Arguments: []string{"pause"}}
+	tools := sandbox.ContainerImage{
+		Binary: agnhost, Links: []string{"agnhost-2"}, Files: files,
+		Entrypoint: []string{"/agnhost"}, Arguments: []string{"pause"},
+	}
 	images := map[string]sandbox.ContainerImage{
 		imageutils.GetE2EImage(imageutils.Agnhost): tools, imageutils.GetE2EImage(imageutils.AgnhostPrev): tools,
 		imageutils.GetE2EImage(imageutils.BusyBox): {Arguments: []string{"sh"}},

@@ -62,18 +62,27 @@ func build(ctx context.Context, say func(string, ...any)) (string, error) {
 	if err := os.MkdirAll(directory, 0o755); err != nil {
 		return "", err
 	}
-	source, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/liqotech/liqo").Output()
+	source, err := module(ctx, "Dir", "github.com/liqotech/liqo")
 	if err != nil {
-		return "", fmt.Errorf("the source of Liqo: %w", err)
+		return "", err
 	}
 	for _, command := range [][]string{{"build", "./cmd/liqoctl"}, tests} {
 		c := exec.CommandContext(ctx, "go", slices.Insert(command, 1, "-ldflags=-s -w", "-o", directory+"/")...)
-		c.Dir = strings.TrimSpace(string(source))
+		c.Dir = source
 		if printed, err := c.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("%s: %w\n%s", c, err, printed)
 		}
 	}
 	return directory, nil
+}
+
+// module returns a field of a module in the test module's build list, as go list has it.
+func module(ctx context.Context, field, path string) (string, error) {
+	printed, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{."+field+"}}", path).Output()
+	if err != nil {
+		return "", fmt.Errorf("%s of %s: %w", field, path, err)
+	}
+	return strings.TrimSpace(string(printed)), nil
 }
 
 // runLiqo runs a package of Liqo's suites and returns the outcomes of its specs. A failed spec is not an error.
@@ -109,8 +118,13 @@ func (at place) runLiqo(ctx context.Context, programs string, p cruisePackage) (
 func (at place) runGinkgo(pkg string, timeout time.Duration, c *exec.Cmd) ([]outcome, error) {
 	report := filepath.Join(c.Dir, "report.json")
 	c.Args = append(c.Args, "--ginkgo.v", "--ginkgo.no-color", "--ginkgo.json-report="+report, "--ginkgo.timeout="+timeout.String())
-	printed, ended := c.CombinedOutput()
-	if err := at.log(pkg, printed); err != nil {
+	log, err := os.Create(at.logFile(pkg)) // A package may take an hour: people read what it prints meanwhile.
+	if err != nil {
+		return nil, err
+	}
+	c.Stdout, c.Stderr = log, log
+	ended := c.Run()
+	if err := log.Close(); err != nil {
 		return nil, err
 	}
 	text, err := os.ReadFile(report)

@@ -96,7 +96,11 @@ func (r *runner) run(ctx context.Context, together int) (err error) {
 		if err != nil {
 			return err
 		}
-		r.images = containerImages(agnhost)
+		source, err := module(ctx, "Dir", "k8s.io/kubernetes")
+		if err != nil {
+			return err
+		}
+		r.images = containerImages(agnhost, source)
 	}
 	var group errgroup.Group
 	group.SetLimit(max(together, 1))

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 
@@ -94,7 +93,5 @@ type place struct {
 	metrics *sync.Mutex
 }
 
-// log stores the output of a package.
-func (at place) log(pkg string, printed []byte) error {
-	return os.WriteFile(filepath.Join(logs, at.name+"-"+pkg+".log"), printed, 0o644)
-}
+// logFile is where the output of a package is kept.
+func (at place) logFile(pkg string) string { return filepath.Join(logs, at.name+"-"+pkg+".log") }

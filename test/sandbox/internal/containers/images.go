@@ -39,6 +39,8 @@ type Program struct {
 	Paths []string
 	// Shell adds the files of BusyboxImage.
 	Shell bool
+	// Files are further files in the root directory, by their names: paths of this machine.
+	Files map[string]string
 	// Entrypoint is the first of Paths by default. Arguments are its default arguments.
 	Entrypoint, Arguments []string
 	// User is UID:GID; "" is root.
@@ -94,6 +96,9 @@ func (p Program) image() (v1.Image, error) {
 		if len(p.Entrypoint) == 0 {
 			config.Entrypoint = []string{"/" + name}
 		}
+	}
+	for name, from := range p.Files {
+		files = append(files, file{name: name, mode: 0o644, from: from})
 	}
 	return imageOf(config, files...)
 }
