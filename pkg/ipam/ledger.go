@@ -1,9 +1,9 @@
 package ipam
 
 import (
-	"github.com/golang/groupcache/lru"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/utils/lru"
 )
 
 // ledger stores the answers and the open questions of a Client. It uses no lock, no clock and no connection.
