@@ -24,7 +24,6 @@ import (
 	"github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication/forge"
 
 	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
 // unknown checks that the broker deletes a ProviderCluster whose cluster has no VirtualNode, unless an administrator

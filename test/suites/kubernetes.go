@@ -56,7 +56,7 @@ var conformance = []conformancePackage{
 			// Specs about nodes and other objects than pods, or about pods that name an ordinary node.
 			`|DaemonSet|ControllerRevision|RuntimeClass|PodTemplates|Lease lease API|Node Lifecycle|DRA|CronJob|Sysctls|CSI|StorageClass` +
 			`|PersistentVolumes|VolumeAttachment|VolumeAttributesClass|ReplicationController|500 podspec updates` +
-			`|Job should allow to use|Recreate evicted` +
+			`|Job should allow to use|[Rr]ecreate evicted` +
 			// Each of these waits for five minutes for a resize, which no virtual kubelet forwards.
 			`|InPlace Resize` +
 			// Specs that watch for four minutes that nothing happens.

@@ -118,7 +118,7 @@ func (at place) runLiqo(ctx context.Context, programs string, p cruisePackage) (
 func (at place) runGinkgo(pkg string, timeout time.Duration, c *exec.Cmd) ([]outcome, error) {
 	report := filepath.Join(c.Dir, "report.json")
 	c.Args = append(c.Args, "--ginkgo.v", "--ginkgo.no-color", "--ginkgo.json-report="+report, "--ginkgo.timeout="+timeout.String())
-	log, err := os.Create(at.logFile(pkg)) // A package may take an hour: people read what it prints meanwhile.
+	log, err := os.Create(at.logFile(pkg)) // A package may take an hour: people read its output meanwhile.
 	if err != nil {
 		return nil, err
 	}
