@@ -2,7 +2,7 @@
 #
 #   docker build --build-arg VERSION=v0.1.0 --build-arg COMMIT=$(git rev-parse HEAD) --tag NAME .
 #
-# tools/image has the reasons; a test of it compares the two.
+# tools/release has the reasons; a test of it compares the two.
 
 FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 WORKDIR /src

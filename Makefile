@@ -59,7 +59,7 @@ define patches
   if (patch || !"$(PATCH)") print "  " $$1, $$2, "→", $$3, (patch ? "(patch " patch ")" : ""), ($$4 == "-" ? "" : $$4) }
 endef
 
-.PHONY: help build generate image check test durations unit random histories chaos older mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e liqo-v0 small-suites stock stock-unless-passed matrix liqo-e2e packets containers installation containerd nftables hostile attack lint words outdated demo bench clean
+.PHONY: help build generate image release check test durations unit random histories chaos older mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e liqo-v0 small-suites stock stock-unless-passed matrix liqo-e2e packets containers installation containerd nftables hostile attack lint words outdated demo bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,8 +77,12 @@ generate: ## Write what is generated: from api/ deepcopy functions and CRDs, the
 	$(TEST) go run ./deploy/generate
 
 image: ## Build the image, an OCI archive in dist/, without a container engine (IMAGE=name:tag, PUSH=1 pushes it)
-	cd tools && go run ./image -source='$(CURDIR)' -platforms='$(PLATFORMS)' -version='$(VERSION)' \
+	cd tools && go run ./release -source='$(CURDIR)' -platforms='$(PLATFORMS)' -version='$(VERSION)' \
 		-image='$(IMAGE)' $(if $(PUSH),-push)
+
+release: ## Make the files of release VERSION in dist/release, from a clean tree with that tag (IMAGE=name, PUSH=1 pushes image and chart, KEY=file signs)
+	cd tools && go run ./release -source='$(CURDIR)' -platforms='$(PLATFORMS)' -version='$(VERSION)' \
+		-image='$(IMAGE)' -artifacts='$(CURDIR)/dist/release' $(if $(KEY),-key='$(KEY)') $(if $(PUSH),-push)
 
 check: ## Before every commit: formatting, the linters for what changed since main, unit tests (SINCE=commit)
 	@cd tools && go run ./check -directory='$(CURDIR)' $(if $(SINCE),-since='$(SINCE)')

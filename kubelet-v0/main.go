@@ -26,7 +26,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/process"
 )
 
-// version and commit are set by the linker (-X main.version=… -X main.commit=…), see tools/image.
+// version and commit are set by the linker (-X main.version=… -X main.commit=…), see tools/release.
 var version, commit = "dev", "unknown"
 
 func main() {

@@ -51,12 +51,12 @@ func newRootCommand(logs io.Writer, args []string) *cobra.Command {
 // commandOf returns the root command for the name of the program. kubectl completes the arguments of a plugin with a
 // second program, which is a link to this one.
 func commandOf(program string, args []string, logs io.Writer) (*cobra.Command, []string) {
-	switch strings.TrimSuffix(filepath.Base(program), ".exe") {
-	case plugin.Name:
-		return plugin.New(build.Of(version, commit)).Root(), args
-	case plugin.CompletionName:
-		return plugin.New(build.Of(version, commit)).Root(), append([]string{cobra.ShellCompRequestCmd}, args...)
-	default:
+	typed, completes, found := plugin.ByName(strings.TrimSuffix(filepath.Base(program), ".exe"))
+	if !found {
 		return newRootCommand(logs, args), args
 	}
+	if completes {
+		args = append([]string{cobra.ShellCompRequestCmd}, args...)
+	}
+	return plugin.New(build.Of(version, commit)).Root(typed), args
 }

@@ -66,6 +66,7 @@ func printed(t *testing.T, commands []string) string {
 func (f *federation) kubectlBroker(t *testing.T, args ...string) (int, string) {
 	t.Helper()
 	var out bytes.Buffer
-	code := exitCode(execute(t.Context(), plugin.Plugin{Build: build.Of(version, commit), Open: f.open}.Root(), args, &out, &out), &out)
+	root := plugin.Plugin{Build: build.Of(version, commit), Open: f.open}.Root("kubectl broker")
+	code := exitCode(execute(t.Context(), root, args, &out, &out), &out)
 	return code, out.String()
 }

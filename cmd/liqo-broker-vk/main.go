@@ -22,7 +22,7 @@ import (
 	_ "golang.org/x/crypto/x509roots/fallback"
 )
 
-// version and commit are set by the linker (-X main.version=… -X main.commit=…), see tools/image.
+// version and commit are set by the linker (-X main.version=… -X main.commit=…), see tools/release.
 var version, commit = build.Unreleased, ""
 
 // gcPercent is below Go's default. The live heap of each role is steady, and the runtime returns the memory of a burst

@@ -4,6 +4,7 @@ package plugin
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,11 +13,27 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubectl"
 )
 
-// The names with which kubectl finds a plugin and its completion.
-const (
-	Name           = "kubectl-broker"
-	CompletionName = "kubectl_complete-broker"
-)
+// Name is the name with which kubectl finds the plugin.
+const Name = "kubectl-broker"
+
+// ByName returns the command that people type for the name of a program with which kubectl finds the plugin, and whether
+// the name is the one for completion. krew installs liqo-broker under the second name, with _ for -, because broker alone
+// says too little among all plugins.
+func ByName(program string) (command string, completes, found bool) {
+	name, completes := strings.CutPrefix(program, "kubectl_complete-")
+	if !completes {
+		if name, found = strings.CutPrefix(program, "kubectl-"); !found {
+			return "", false, false
+		}
+	}
+	switch name {
+	case "broker":
+		return "kubectl broker", completes, true
+	case "liqo_broker":
+		return "kubectl liqo-broker", completes, true
+	}
+	return "", false, false
+}
 
 // ofPlugin is the annotation of commands whose errors have kubectl's form.
 const ofPlugin = "of-plugin"
@@ -54,14 +71,14 @@ func mark(cmd *cobra.Command) {
 	cmd.SetFlagErrorFunc(flags.PointToHelp)
 }
 
-// Root returns the root command of the kubectl plugin, without the roles that run as servers.
-func (p Plugin) Root() *cobra.Command {
+// Root returns the root command of the kubectl plugin, as people type it, without the roles that run as servers.
+func (p Plugin) Root(typed string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   Name,
 		Short: "Show and change a federation of Liqo clusters from its broker",
-		Long: "kubectl broker shows the provider clusters of a Liqo broker and the placements of its pods, and enables, disables\n" +
+		Long: typed + " shows the provider clusters of a Liqo broker and the placements of its pods, and enables, disables\n" +
 			"and drains providers. It needs a kubeconfig of the broker's cluster.",
-		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl broker"},
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: typed},
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          flags.NoArguments,

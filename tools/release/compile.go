@@ -20,7 +20,7 @@ func buildPlatform(
 	prefix := filepath.Join(scratch, platform.OS+"-"+platform.Architecture)
 	binaries := map[string]string{}
 	for _, p := range programs() {
-		binaries[p.name] = prefix + "." + p.name
+		binaries[p.name] = binaryOf(scratch, platform, p.name)
 		if err := compile(ctx, filepath.Join(source, p.module), p.path, binaries[p.name], r, platform); err != nil {
 			return platformImage{}, err
 		}
@@ -31,6 +31,11 @@ func buildPlatform(
 	}
 	image, err := imageOf(r, platform, prefix+".tar.gz")
 	return platformImage{image, platform}, err
+}
+
+// binaryOf is the file of a program for a platform.
+func binaryOf(scratch string, platform v1.Platform, program string) string {
+	return filepath.Join(scratch, platform.OS+"-"+platform.Architecture+"."+program)
 }
 
 // program is a file in /usr/bin, built from a package of a module in the source.

@@ -57,7 +57,7 @@ func TestPushUploadsWhatTheArchiveHolds(t *testing.T) {
 
 	tag, err := name.NewTag(host + "/federation/liqo-broker-vk:v1")
 	require.NoError(t, err)
-	pulled, err := remote.Index(tag, remote.WithAuth(&authn.Basic{Username: "me", Password: "secret"}))
+	pulled, err := remote.Index(tag, remote.WithAuth(basic("me", "secret")))
 	require.NoError(t, err)
 	require.NoError(t, validate.Index(pulled))
 	got, err := pulled.Digest()
@@ -73,4 +73,8 @@ func TestPushNamesTheRegistryThatRefused(t *testing.T) {
 	err := run(t.Context(), args, io.Discard)
 	require.ErrorContains(t, err, "push "+host+"/a:b")
 	require.ErrorContains(t, err, "401")
+}
+
+func basic(user, password string) authn.Authenticator {
+	return &authn.Basic{Username: user, Password: password}
 }

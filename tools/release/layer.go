@@ -55,6 +55,11 @@ func writeLayer(path string, entries []entry, modified time.Time) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
+	return writeCompressed(out, entries, modified)
+}
+
+// writeCompressed writes a compressed tar file that depends only on the entries and the time.
+func writeCompressed(out io.Writer, entries []entry, modified time.Time) error {
 	compressed, err := gzip.NewWriterLevel(out, gzip.BestCompression)
 	if err != nil {
 		return err
@@ -62,7 +67,7 @@ func writeLayer(path string, entries []entry, modified time.Time) (err error) {
 	archive := tar.NewWriter(compressed)
 	for _, e := range entries {
 		if err := e.write(archive, modified); err != nil {
-			return fmt.Errorf("layer: %s: %w", e.name, err)
+			return fmt.Errorf("%s: %w", e.name, err)
 		}
 	}
 	return errors.Join(archive.Close(), compressed.Close())

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	spdxjson "github.com/spdx/tools-golang/json"
+	"github.com/spdx/tools-golang/spdx/v2/common"
+	"github.com/spdx/tools-golang/spdx/v2/v2_3"
+)
+
+// writeBill writes NAME.spdx.json, the modules that programs were built from, as their build information has them.
+// binaries are the programs' files, by their names in the artifact.
+func (a artifacts) writeBill(name string, binaries map[string]string) error {
+	bill := &v2_3.Document{
+		SPDXVersion: v2_3.Version, DataLicense: v2_3.DataLicense, SPDXIdentifier: "DOCUMENT", DocumentName: name,
+		DocumentNamespace: fmt.Sprintf("https://github.com/capacitorset/liqo-broker-vk/%s/%s/%x", a.release.version, name,
+			sha256.Sum256([]byte(a.release.commit+name))),
+		CreationInfo: &v2_3.CreationInfo{
+			Creators: []common.Creator{{CreatorType: "Tool", Creator: "liqo-broker-vk-release-" + a.release.version}},
+			Created:  a.release.time.Format("2006-01-02T15:04:05Z"),
+		},
+	}
+	artifact := common.ElementID("Artifact")
+	bill.Packages = append(bill.Packages, &v2_3.Package{
+		PackageName: name, PackageSPDXIdentifier: artifact, PackageVersion: a.release.version,
+		PackageDownloadLocation: "NOASSERTION", PackageLicenseDeclared: "Apache-2.0", PrimaryPackagePurpose: "APPLICATION",
+	})
+	bill.Relationships = append(bill.Relationships, &v2_3.Relationship{
+		RefA: common.MakeDocElementID("", "DOCUMENT"), RefB: common.MakeDocElementID("", string(artifact)),
+		Relationship: common.TypeRelationshipDescribe,
+	})
+	versions := map[string]string{}
+	for _, program := range slices.Sorted(maps.Keys(binaries)) {
+		info, err := buildinfo.ReadFile(binaries[program])
+		if err != nil {
+			return fmt.Errorf("%s: %w", program, err)
+		}
+		versions["pkg:golang/stdlib@"+strings.TrimPrefix(info.GoVersion, "go")] = "stdlib " + info.GoVersion
+		for _, m := range info.Deps {
+			if m.Replace != nil {
+				m = m.Replace
+			}
+			if m.Version != "" { // A module of this repository has none.
+				versions["pkg:golang/"+m.Path+"@"+m.Version] = m.Path + " " + m.Version
+			}
+		}
+	}
+	for i, locator := range slices.Sorted(maps.Keys(versions)) {
+		module, version, _ := strings.Cut(versions[locator], " ")
+		id := common.ElementID(fmt.Sprintf("Module-%d", i+1))
+		bill.Packages = append(bill.Packages, &v2_3.Package{
+			PackageName: module, PackageSPDXIdentifier: id, PackageVersion: version, PackageDownloadLocation: "NOASSERTION",
+			PackageExternalReferences: []*v2_3.PackageExternalReference{{
+				Category: common.CategoryPackageManager, RefType: "purl", Locator: locator,
+			}},
+		})
+		bill.Relationships = append(bill.Relationships, &v2_3.Relationship{
+			RefA: common.MakeDocElementID("", string(artifact)), RefB: common.MakeDocElementID("", string(id)),
+			Relationship: common.TypeRelationshipDependsOn,
+		})
+	}
+	var text bytes.Buffer
+	if err := spdxjson.Write(bill, &text, spdxjson.Indent("  ")); err != nil {
+		return fmt.Errorf("%s.spdx.json: %w", name, err)
+	}
+	return a.writeFile(name+".spdx.json", text.Bytes())
+}
