@@ -210,7 +210,8 @@ attack: ## A hostile consumer at full size, beside an honest one: 3,000 pods tha
 words: ## Count wordings that are hard to read in comments and documents, against the ceilings in tools/words/words.txt
 	@cd tools && go run ./words -directory='$(CURDIR)'
 
-lint: words ## golangci-lint, at the version pinned in tools/go.mod, and the wordings
+lint: words ## golangci-lint, at the version pinned in tools/go.mod, actionlint, and the wordings
+	go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12 -shellcheck= -pyflakes=
 	$(TOOL) golangci-lint run ./...
 	$(TEST) $(TOOL) golangci-lint run --config ../.golangci.yml ./...
 	$(INTEROP) $(TOOL) golangci-lint run --config ../../.golangci.yml ./...
