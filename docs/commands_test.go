@@ -15,7 +15,9 @@ import (
 
 // documentsWithCommands are those whose blocks of commands name the one who runs them.
 func documentsWithCommands() []string {
-	return []string{"operating.md", "install.md", "dashboard.md", "../CONTRIBUTING.md", "../README.md"}
+	return []string{
+		"operating.md", "install.md", "migrate.md", "releases.md", "dashboard.md", "../CONTRIBUTING.md", "../README.md",
+	}
 }
 
 // The clusters of the sandbox that commands may be for.

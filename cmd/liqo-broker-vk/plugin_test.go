@@ -67,7 +67,7 @@ func TestTheNameOfTheProgramSelectsItsRole(t *testing.T) {
 		"kubectl-broker.exe":                     {[]string{"drain", "--help"}, "kubectl broker drain PROVIDER...", "liqo-broker-vk drain"},
 		"kubectl-broker":                         {[]string{"version"}, "liqo-broker-vk dev", ""},
 		"/usr/local/bin/kubectl_complete-broker": {[]string{"unco"}, "uncordon\tEnd a cordon or a drain", "drain\tMove"},
-		"/home/me/.krew/bin/kubectl-liqo_broker": {[]string{"drain", "--help"}, "kubectl liqo-broker drain PROVIDER...", "kubectl broker drain"},
+		"/home/me/.krew/bin/kubectl-liqo_broker": {[]string{"drain", "--help"}, "kubectl liqo-broker drain PROVIDER", "kubectl broker"},
 		"kubectl_complete-liqo_broker":           {[]string{"unco"}, "uncordon\tEnd a cordon or a drain", "drain\tMove"},
 	} {
 		t.Run(program, func(t *testing.T) {

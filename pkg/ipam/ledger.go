@@ -6,7 +6,7 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// ledger stores the answers and the open questions of a Client. It uses no lock, no clock and no connection.
+// ledger stores the answers and the open questions of a Client. It uses no clock and no connection, and is not safe for concurrent use.
 type ledger struct {
 	// known are answers, at most as many as its capacity: the least recently used one is evicted first.
 	known *lru.Cache // By address, *answer.

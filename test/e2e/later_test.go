@@ -30,7 +30,9 @@ func TestLaterKubernetes(t *testing.T) {
 	s := up(t, sandbox.Options{
 		Name: "laterkubernetes", Consumers: 1, Providers: 1, BrokerNode: brokerNode,
 		// Only in the API server: kube-scheduler would wait for a PodGroup.
-		APIServerArgs: []string{"--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/" + schedulingAPIs[version] + "=true"},
+		APIServerArgs: []string{
+			"--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/" + schedulingAPIs[version] + "=true",
+		},
 	})
 	consumer, broker, provider := s.Cluster(sandbox.Consumer(1)), s.Cluster(sandbox.Broker), s.Cluster(sandbox.Provider(1))
 	require.NoError(t, consumer.Offload(t.Context(), "later"))

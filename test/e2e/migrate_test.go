@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -24,8 +25,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// migrated does what docs/migrate.md says: a provider leaves the broker and gets a Node of Liqo's own, the pods of an
-// application go there, and all of it comes back. The application always has all its replicas.
+// migrated does the steps of docs/migrate.md: a provider leaves the broker and gets a Node of Liqo's own, the pods of an
+// application go there, and all of it comes back. From the application's first pod on, all its replicas are available.
 func (b *brokered) migrated(t *testing.T) {
 	const replicas = 4
 	ctx, ns := t.Context(), b.namespace(t)
@@ -39,34 +40,29 @@ func (b *brokered) migrated(t *testing.T) {
 		if t.Failed() {
 			restore()
 			b.cordonNode(t, brokerNode, false)
+			b.recreateVirtualNode(t, "provider3")
 		}
 	})
+
+	// Back: provider3 leaves the broker, without pods, and has a Node of its own.
+	b.restore(t, "provider3")
+	b.decide(t, "provider3", func(s *brokeringv1alpha1.ProviderClusterSpec) { s.Drain = true })
+	b.condition(t, "provider3", brokeringv1alpha1.ProviderDrained, brokeringv1alpha1.ReasonEmpty)
+	b.changeTemplate(t, func(s *offloadingv1beta1.VkOptionsTemplateSpec) {
+		// As in Liqo's chart.
+		s.CreateNode, s.ContainerImage, s.ExtraArgs = true, sandbox.ImageStock, []string{"--enable-apiserver-support=true"}
+	})
+	b.recreateVirtualNode(t, "provider3")
+	require.NoError(t, b.broker.WaitNodeReady(ctx, "provider3"))
+	b.condition(t, "provider3", brokeringv1alpha1.ProviderKubeletReady, "ServesAnotherNode")
+	b.decide(t, "provider3", func(s *brokeringv1alpha1.ProviderClusterSpec) { s.Drain = false })
+	b.cordonNode(t, "provider3", true)
 	deployment := newDeployment(ns, "web", replicas)
 	deployment.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxUnavailable: ptr.To(intstr.FromInt32(0))}
 	require.NoError(t, b.broker.Client.Create(ctx, deployment))
 	eventually(t, patient, func(ctx context.Context) error { return b.allOn(ctx, ns, brokerNode, replicas) })
 	available := b.watchAvailable(t, deployment)
-
-	// Back: provider3 leaves the broker, without pods, and has a Node of its own.
-	b.restore(t, "provider3")
-	b.decide(t, "provider3", func(s *brokeringv1alpha1.ProviderClusterSpec) { s.Drain = true })
-	eventually(t, patient, func(ctx context.Context) error { return b.emptied(ctx, ns, b.providers[2], replicas) })
-	b.changeTemplate(t, func(s *offloadingv1beta1.VkOptionsTemplateSpec) {
-		s.CreateNode, s.ContainerImage, s.ExtraArgs = true, sandbox.ImageStock, nil
-	})
-	b.recreateVirtualNode(t, "provider3")
-	require.NoError(t, b.broker.WaitNodeReady(ctx, "provider3"))
-	eventually(t, 2*patient, func(ctx context.Context) error {
-		var pc brokeringv1alpha1.ProviderCluster
-		if err := b.broker.Client.Get(ctx, client.ObjectKey{Name: "provider3"}, &pc); err != nil {
-			return err
-		}
-		if err := conditionIs(&pc, brokeringv1alpha1.ProviderKubeletReady, "ServesAnotherNode"); err != nil {
-			return fmt.Errorf("%w; %s", err, b.kubelets(ctx, "provider3"))
-		}
-		return nil
-	})
-	b.decide(t, "provider3", func(s *brokeringv1alpha1.ProviderClusterSpec) { s.Drain = false })
+	b.cordonNode(t, "provider3", false)
 	b.cordonNode(t, brokerNode, true)
 	b.rollOut(t, deployment)
 	eventually(t, 2*patient, func(ctx context.Context) error { return b.allOn(ctx, ns, "provider3", replicas) })
@@ -81,12 +77,31 @@ func (b *brokered) migrated(t *testing.T) {
 	restore()
 	b.recreateVirtualNode(t, "provider3")
 	eventually(t, patient, func(ctx context.Context) error {
-		if err := b.broker.Client.Get(ctx, client.ObjectKey{Name: "provider3"}, &corev1.Node{}); !kerrors.IsNotFound(err) {
-			return fmt.Errorf("the Node of provider3 is still there: %w", err)
+		err := b.broker.Client.Get(ctx, client.ObjectKey{Name: "provider3"}, &corev1.Node{})
+		if err == nil {
+			return errors.New("the Node of provider3 is still there")
+		}
+		if !kerrors.IsNotFound(err) {
+			return err
 		}
 		return b.runsAt(ctx, ns, "waits-0", "provider3")
 	})
 	available.end(t)
+}
+
+// condition waits for the reason of a condition of a provider.
+func (b *brokered) condition(t *testing.T, provider, kind, reason string) {
+	t.Helper()
+	eventually(t, 2*patient, func(ctx context.Context) error {
+		var pc brokeringv1alpha1.ProviderCluster
+		if err := b.broker.Client.Get(ctx, client.ObjectKey{Name: provider}, &pc); err != nil {
+			return err
+		}
+		if err := conditionIs(&pc, kind, reason); err != nil {
+			return fmt.Errorf("%w; %s", err, b.kubelets(ctx, provider))
+		}
+		return nil
+	})
 }
 
 // changeTemplate changes the options of virtual kubelets that are made from now on.
@@ -108,10 +123,12 @@ func (b *brokered) changeTemplate(t *testing.T, change func(*offloadingv1beta1.V
 func (b *brokered) recreateVirtualNode(t *testing.T, provider string) {
 	t.Helper()
 	key := client.ObjectKey{Namespace: "liqo-tenant-" + provider, Name: provider}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patient)
+	defer cancel()
 	var before offloadingv1beta1.VirtualNode
-	require.NoError(t, b.broker.Client.Get(t.Context(), key, &before))
-	require.NoError(t, b.broker.Client.Delete(t.Context(), &before))
-	eventually(t, patient, func(ctx context.Context) error {
+	require.NoError(t, b.broker.Client.Get(ctx, key, &before))
+	require.NoError(t, b.broker.Client.Delete(ctx, &before))
+	within(ctx, t, func(ctx context.Context) error {
 		var now offloadingv1beta1.VirtualNode
 		if err := b.broker.Client.Get(ctx, key, &now); err != nil {
 			return err
@@ -162,6 +179,16 @@ func (b *brokered) allOn(ctx context.Context, namespace, node string, n int) err
 // watchAvailable reports if a Deployment has less than its replicas available.
 func (b *brokered) watchAvailable(t *testing.T, of *appsv1.Deployment) *watching {
 	t.Helper()
+	eventually(t, patient, func(ctx context.Context) error {
+		d := of.DeepCopy()
+		if err := b.broker.Client.Get(ctx, client.ObjectKeyFromObject(of), d); err != nil {
+			return err
+		}
+		if d.Status.AvailableReplicas != *of.Spec.Replicas {
+			return fmt.Errorf("%d of %d replicas are available", d.Status.AvailableReplicas, *of.Spec.Replicas)
+		}
+		return nil
+	})
 	ctx, stop := context.WithCancel(t.Context())
 	t.Cleanup(stop)
 	w := &watching{stop: stop}

@@ -50,7 +50,7 @@ var conformance = []conformancePackage{
 		skip: `Job should (delete a job|apply changes to a job status|adopt matching orphans|allow to use|run a job to completion)`,
 	},
 	{
-		name: "kubernetes-containers", containers: true, timeout: 2 * time.Hour,
+		name: realPods, containers: true, timeout: 2 * time.Hour,
 		focus: `\[sig-(node|apps|storage)\].*\[Conformance\]`,
 		skip: `\[(Serial|Disruptive|Slow)\]` +
 			// Specs about nodes and other objects than pods, or about pods that name an ordinary node.

@@ -29,6 +29,27 @@ var notes = []note{
 	{kubeletSuite, "TestGetStatsSummary", nodesOfVirtualKubelets, "the sandbox has no metrics-server"},
 	{kubeletSuite, "TestGetMetricsResource", nodesOfVirtualKubelets, "the sandbox has no metric agent of Liqo"},
 	{"kubernetes", "increment per update", nodesOfVirtualKubelets, "KWOK does not report observedGeneration"},
+	{realPods, "serve a basic image", nodesOfVirtualKubelets, "it asks the pods by the proxy of the API server, which is in another network"},
+	{realPods, "variable names", nodesOfVirtualKubelets, badNames},
+	{realPods, "consumable via the environment", nodesOfVirtualKubelets, badNames},
+	{realPods, "Ephemeral Containers", nodesOfVirtualKubelets, notForwarded},
+	{realPods, "activeDeadlineSeconds to be updated", nodesOfVirtualKubelets, notForwarded},
+	{
+		realPods, "KubeletManagedEtcHosts", nodesOfVirtualKubelets,
+		"Liqo does not forward `hostNetwork`, so the pod has a file of its own",
+	},
+	{
+		realPods, "increment per update", nodesOfVirtualKubelets,
+		"it replaces all tolerations, and Liqo's webhook has added one that may not be removed",
+	},
+	{
+		realPods, "EmptyDir volumes / should support (root,0644,tmpfs)", []string{stock},
+		"its namespace was not at the provider within 30 s: two federations shared two cores",
+	},
+	{
+		realPods, "fail on a RestartAlways pod", []string{stock},
+		"its namespace was not at the provider within 30 s: two federations shared two cores",
+	},
 	{"verifycertrenewal", "", []string{chain}, "the broker's cluster has providers, which the test does not know"},
 	{"unoffload", "", []string{chain}, sameNames},
 	{"reflection", "", []string{chain}, sameNames},
@@ -43,7 +64,13 @@ var notes = []note{
 	{"unoffload", "", []string{broker}, "it reads the provider from a label of the Node, and the broker's Node is of all providers"},
 }
 
+// realPods is the package for federations with real containers.
+const realPods = "kubernetes-containers"
+
 const (
+	notForwarded = "a change that no virtual kubelet forwards"
+	badNames     = "the shell of Debian's busybox drops variables whose names are no identifiers"
+
 	oneNode   = "it expects a Node for each provider, and the broker has one for all"
 	sameNames = "it offloads by `EnforceSameName`, which the guard of a broker's cluster refuses without `guard.sameNames`"
 )

@@ -26,16 +26,22 @@ const events = `{"Action":"run","Test":"TestParityOurs"}
 
 func TestResultsBecomeATable(t *testing.T) {
 	dir := t.TempDir()
-	document := filepath.Join(dir, "document.md")
-	require.NoError(t, os.WriteFile(document, []byte("Before.\n"+begin+"old\n"+end+"\nAfter.\n"), 0o600))
-	require.ErrorContains(t, write(dir, document), "run make matrix")
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "KUBERNETES=v1.jsonl"), []byte(events), 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "LIQO=v1.jsonl"),
-		[]byte(`{"Action":"pass","Test":"TestParityOurs/events"}`), 0o600))
+	file := func(name, text string) {
+		t.Helper()
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	file(document, "Before.\n"+begin+"old\n"+end+"\nAfter.\n")
+	file(recordFile, `{"LIQO=v1": {"TestParityOurs": {"passed": 1, "run": 1}}}`)
+	require.ErrorContains(t, write(dir), "run make matrix")
+	file(resultsDir+"/KUBERNETES=v1.jsonl", events)
 
-	require.ErrorContains(t, write(dir, document), "KUBERNETES=v1: TestFederation/faults/failover failed")
+	err := write(dir)
+	require.ErrorContains(t, err, "KUBERNETES=v1: TestFederation/faults/failover failed")
+	require.ErrorContains(t, err, "KUBERNETES=v1: TestStockConsumer failed")
+	require.ErrorContains(t, err, "KUBERNETES=v1: no test of TestParityStock was run")
 
-	text, err := os.ReadFile(document)
+	text, err := os.ReadFile(filepath.Join(dir, document))
 	require.NoError(t, err)
 	require.Equal(t, "Before.\n"+begin+`| tests | KUBERNETES=v1 | LIQO=v1 |
 |---|---|---|
@@ -45,12 +51,4 @@ func TestResultsBecomeATable(t *testing.T) {
 | `+"`TestParityOurs`"+` | 2 of 2 | 1 of 1 |
 | `+"`TestStockConsumer`"+` | 0 of 1 | – |
 `+end+"\nAfter.\n", string(text))
-}
-
-func TestARunWithoutATestFails(t *testing.T) {
-	dir := t.TempDir()
-	document := filepath.Join(dir, "document.md")
-	require.NoError(t, os.WriteFile(document, []byte(begin+end), 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "LIQO=v1.jsonl"), nil, 0o600))
-	require.ErrorContains(t, write(dir, document), "LIQO=v1: it has no test")
 }

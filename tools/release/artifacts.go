@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"context"
+	"crypto/ecdsa"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -13,17 +14,21 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/mod/semver"
 )
 
-// artifacts are the files of a release beside the image's archive.
+// artifacts are the files of a release.
 type artifacts struct {
 	source, directory string
 	release           release
-	// image is the image's name with its digest.
-	image string
+	image             name.Tag
+	digest            v1.Hash
 }
+
+// imageName is the image's name with its digest.
+func (a artifacts) imageName() string { return fullName(a.image) + "@" + a.digest.String() }
 
 // commandPlatforms are the platforms for which people get the program, as the plugin of kubectl.
 var commandPlatforms = []v1.Platform{
@@ -32,49 +37,73 @@ var commandPlatforms = []v1.Platform{
 	{OS: "windows", Architecture: "amd64"}, {OS: "windows", Architecture: "arm64"},
 }
 
-// checkTag returns an error unless the version is semantic, the commit has it as a tag, and nothing is changed.
-func checkTag(ctx context.Context, source, version string) error {
-	if !semver.IsValid(version) || semver.Canonical(version) != version {
-		return fmt.Errorf("a release needs a semantic version such as v0.1.0 (VERSION=, -version), not %q", version)
+// checkRelease returns an error unless the version is semantic, the commit has it as a tag, nothing is changed, and the
+// names and the directory can be used.
+func checkRelease(ctx context.Context, o options, image name.Tag) error {
+	if !semver.IsValid(o.version) || semver.Canonical(o.version) != o.version {
+		return fmt.Errorf("a release needs a semantic version such as v0.1.0 (VERSION=, -version), not %q", o.version)
 	}
-	tags, err := git(ctx, source, "tag", "--points-at", "HEAD")
+	if image.TagStr() != o.version {
+		return fmt.Errorf("the image's tag (IMAGE=, -image) is %s: leave it out, a release has its version", image.TagStr())
+	}
+	if o.push && o.chart == "" && image.RegistryStr() == name.DefaultRegistry {
+		return fmt.Errorf("%s has no names of three parts: give the chart one (CHART=, -chart)", fullName(image))
+	}
+	tags, err := git(ctx, o.source, "tag", "--points-at", "HEAD")
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(strings.Fields(tags), version) {
-		return fmt.Errorf("the commit has no tag %s: git tag --sign %s", version, version)
+	if !slices.Contains(strings.Fields(tags), o.version) {
+		return fmt.Errorf("the commit has no tag %s: git tag --sign %s", o.version, o.version)
 	}
-	changes, err := git(ctx, source, "status", "--porcelain")
+	changes, err := git(ctx, o.source, "status", "--porcelain")
 	if err != nil {
 		return err
 	}
 	if changes != "" {
 		return fmt.Errorf("a release needs a clean tree:\n%s", changes)
 	}
+	if _, err := os.Lstat(o.artifacts); err == nil {
+		return fmt.Errorf("the directory of the artifacts (-artifacts) is there: remove %s", o.artifacts)
+	}
 	return nil
 }
 
-// write writes all artifacts, and their checksums last.
-func (a artifacts) write(ctx context.Context, scratch string) (chart chartArchive, err error) {
+// write writes the artifacts beside the image's archive, their checksums last, and signs these if there is a key.
+func (a artifacts) write(
+	ctx context.Context, scratch string, platforms []v1.Platform, key *ecdsa.PrivateKey,
+) (chart chartArchive, err error) {
 	if err := a.writeManifests(); err != nil {
 		return chart, err
 	}
-	if chart, err = a.writeChart(); err != nil {
+	if chart, err = a.writeChart(ctx); err != nil {
 		return chart, err
 	}
 	archives := map[string]string{}
 	for _, platform := range commandPlatforms {
 		if archives[platform.String()], err = a.writeCommand(ctx, scratch, platform); err != nil {
-			return chart, fmt.Errorf("%s/%s: %w", platform.OS, platform.Architecture, err)
+			return chart, fmt.Errorf("%s: %w", platform, err)
 		}
 	}
-	if err := a.writeFile("image.txt", []byte(a.image+"\n")); err != nil {
+	var binaries []string
+	for _, platform := range platforms {
+		for _, p := range programs() {
+			binaries = append(binaries, binaryOf(scratch, platform, p.name))
+		}
+	}
+	if err := a.writeBill("liqo-broker-vk_"+a.release.version+"_image", "CONTAINER", binaries...); err != nil {
+		return chart, err
+	}
+	if err := a.writeFile("image.txt", []byte(a.imageName()+"\n")); err != nil {
 		return chart, err
 	}
 	if err := a.writePlugin(archives); err != nil {
 		return chart, err
 	}
-	return chart, a.writeChecksums()
+	if err := a.writeChecksums(); err != nil || key == nil {
+		return chart, err
+	}
+	return chart, a.sign(key)
 }
 
 func (a artifacts) writeFile(name string, content []byte) error {
@@ -93,7 +122,7 @@ func (a artifacts) writeCommand(ctx context.Context, scratch string, platform v1
 		return "", err
 	}
 	name := strings.Join([]string{"liqo-broker-vk", a.release.version, platform.OS, platform.Architecture}, "_")
-	if err := a.writeBill(name, map[string]string{program: binary}); err != nil {
+	if err := a.writeBill(name, "APPLICATION", binary); err != nil {
 		return "", err
 	}
 	entries := []entry{

@@ -39,12 +39,12 @@ func newRepository(t *testing.T) clone {
 			"apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {containers: [{name: c, image: 'liqo-broker-vk:dev'}]}\n")
 	}
 	for _, file := range consumerFiles() {
-		c.write("deploy/"+file, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n")
+		c.write("deploy/consumer/"+file, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {image: 'liqo-broker-vk:dev'}\n")
 	}
 	c.write("deploy/chart/liqo-broker-vk/Chart.yaml", "apiVersion: v2\nname: liqo-broker-vk\nversion: 0.0.1\nappVersion: dev\n")
-	c.write("deploy/chart/liqo-broker-vk/values.yaml", "image:\n  repository: liqo-broker-vk\n  tag: \"\" # the version\n")
+	c.write("deploy/chart/liqo-broker-vk/values.yaml", "image:\n  repository: liqo-broker-vk\n  digest: \"\"\n")
 	c.write("deploy/chart/liqo-broker-vk/templates/pod.yaml", "kind: Pod\n")
-	c.commit("Add what is installed")
+	c.commit("Add manifests and a chart")
 	c.git("tag", "v0.1.0")
 	return c
 }
@@ -53,7 +53,7 @@ func newRepository(t *testing.T) clone {
 func (c clone) release(args ...string) string {
 	c.t.Helper()
 	directory := filepath.Join(c.t.TempDir(), "artifacts")
-	all := append([]string{"-source=" + c.dir, "-version=v0.1.0", "-platforms=linux/amd64", "-artifacts=" + directory}, args...)
+	all := append([]string{"-source=" + c.dir, "-version=v0.1.0", "-platforms=linux/amd64", "-artifacts=" + directory, "-image=registry.test/a/vk"}, args...)
 	require.NoError(c.t, run(c.t.Context(), all, io.Discard))
 	return directory
 }
@@ -80,6 +80,7 @@ func TestAReleaseHasAllItsFiles(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"SHA256SUMS", "SHA256SUMS.pub", "SHA256SUMS.sig", "consumer-virtual-kubelet-addresses.yaml", "consumer-virtual-kubelet-auth.yaml",
+		"consumer-virtual-kubelet-options.yaml",
 		"image.txt", "install-aggregator.yaml", "install-all-sidecar.yaml", "install-all.yaml", "install-catalog.yaml",
 		"install-orchestrator.yaml", "liqo-broker-vk-0.1.0.tgz", "liqo-broker-vk-v0.1.0.oci.tar",
 		"liqo-broker-vk_v0.1.0_darwin_amd64.spdx.json", "liqo-broker-vk_v0.1.0_darwin_amd64.tar.gz",
@@ -122,6 +123,7 @@ func TestAReleaseHasAllItsFiles(t *testing.T) {
 		for _, overlay := range overlays() {
 			require.Contains(t, string(files["install-"+overlay+".yaml"]), "image: "+image)
 		}
+		require.Contains(t, string(files["consumer-virtual-kubelet-options.yaml"]), image)
 	})
 	t.Run("the programs are in the archives", func(t *testing.T) {
 		require.Equal(t, []string{"LICENSE", "liqo-broker-vk"}, tarred(t, files["liqo-broker-vk_v0.1.0_darwin_arm64.tar.gz"]))
@@ -172,6 +174,8 @@ func TestAReleaseHasAllItsFiles(t *testing.T) {
 		require.Equal(t, files["liqo-broker-vk-0.1.0.tgz"], packed)
 		require.Equal(t,
 			[]string{"liqo-broker-vk/Chart.yaml", "liqo-broker-vk/values.yaml", "liqo-broker-vk/templates/pod.yaml"}, tarred(t, packed))
+		repository, digest, _ := strings.Cut(strings.Replace(image, ":v0.1.0", "", 1), "@")
+		require.Equal(t, "image:\n  repository: "+repository+"\n  digest: "+digest+"\n", textOf(t, packed, "liqo-broker-vk/values.yaml"))
 	})
 }
 
@@ -190,9 +194,27 @@ func tarred(t *testing.T, archive []byte) (names []string) {
 	}
 }
 
+// textOf returns a file of a compressed tar file.
+func textOf(t *testing.T, archive []byte, name string) string {
+	t.Helper()
+	unzipped, err := gzip.NewReader(bytes.NewReader(archive))
+	require.NoError(t, err)
+	for reader := tar.NewReader(unzipped); ; {
+		header, err := reader.Next()
+		require.NoError(t, err)
+		if header.Name == name {
+			text, err := io.ReadAll(reader)
+			require.NoError(t, err)
+			return string(text)
+		}
+	}
+}
+
 func TestTheSameTagIsTheSameRelease(t *testing.T) {
 	c := newRepository(t)
 	other := c.again()
+	c.write(".git/info/exclude", "*.swp\n")
+	c.write("deploy/chart/liqo-broker-vk/.values.yaml.swp", "an editor's")
 	sums := func(directory string) string {
 		text, err := os.ReadFile(filepath.Join(directory, checksumsFile))
 		require.NoError(t, err)
@@ -201,27 +223,52 @@ func TestTheSameTagIsTheSameRelease(t *testing.T) {
 	require.Equal(t, sums(c.release()), sums(other.release()))
 }
 
-func TestWhatIsNoRelease(t *testing.T) {
+func TestRefusedReleases(t *testing.T) {
 	c := newRepository(t)
-	used := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(used, "x"), nil, 0o600))
+	there := t.TempDir()
+	next := filepath.Join(there, "next")
 	for name, tc := range map[string]struct {
 		args    []string
 		message string
 	}{
-		"no version":              {[]string{"-artifacts=" + t.TempDir()}, `a semantic version such as v0.1.0 (VERSION=, -version), not ""`},
-		"a version without a v":   {[]string{"-artifacts=" + t.TempDir(), "-version=0.1.0"}, "a semantic version"},
-		"half a version":          {[]string{"-artifacts=" + t.TempDir(), "-version=v0.1"}, "a semantic version"},
-		"a version without a tag": {[]string{"-artifacts=" + t.TempDir(), "-version=v0.2.0"}, "the commit has no tag v0.2.0"},
-		"a directory with files":  {[]string{"-artifacts=" + used, "-version=v0.1.0"}, "has files: remove " + used},
-		"a key for nothing":       {[]string{"-key=x"}, "signs the checksums of -artifacts"},
-		"a key that is not there": {[]string{"-artifacts=" + t.TempDir(), "-version=v0.1.0", "-key=/nowhere"}, "the signing key"},
+		"no version":              {[]string{"-image=r.test/vk:v1"}, `a semantic version such as v0.1.0 (VERSION=, -version), not ""`},
+		"a version without a v":   {[]string{"-version=0.1.0"}, "a semantic version"},
+		"half a version":          {[]string{"-version=v0.1"}, "a semantic version"},
+		"a version without a tag": {[]string{"-version=v0.2.0"}, "the commit has no tag v0.2.0"},
+		"another tag":             {[]string{"-version=v0.1.0", "-image=r.test/vk:latest"}, "the image's tag (IMAGE=, -image) is latest"},
+		"no registry":             {[]string{"-version=v0.1.0", "-image=vk"}, "needs an image name with a registry"},
+		"a chart on Docker Hub":   {[]string{"-version=v0.1.0", "-image=me/vk", "-push"}, "give the chart one (CHART=, -chart)"},
+		"a directory with files":  {[]string{"-version=v0.1.0", "-artifacts=" + there}, "is there: remove " + there},
+		"a key that is not there": {[]string{"-version=v0.1.0", "-key=/nowhere"}, "the signing key"},
+		"an archive elsewhere":    {[]string{"-version=v0.1.0", "-output=x"}, "-output: the archive of a release"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.ErrorContains(t, run(t.Context(), append([]string{"-source=" + c.dir}, tc.args...), io.Discard), tc.message)
+			args := append([]string{"-source=" + c.dir, "-artifacts=" + next, "-image=r.test/vk"}, tc.args...)
+			require.ErrorContains(t, run(t.Context(), args, io.Discard), tc.message)
+			require.NoDirExists(t, next)
 		})
 	}
+	require.ErrorContains(t, run(t.Context(), []string{"-source=" + c.dir, "-key=x"}, io.Discard), "which is not given")
 	c.write("new", "")
-	err := run(t.Context(), []string{"-source=" + c.dir, "-version=v0.1.0", "-artifacts=" + t.TempDir()}, io.Discard)
+	err := run(t.Context(), []string{"-source=" + c.dir, "-version=v0.1.0", "-image=r.test/vk", "-artifacts=" + next}, io.Discard)
 	require.ErrorContains(t, err, "a clean tree")
+}
+
+func TestAFailedReleasePublishesNothing(t *testing.T) {
+	c := newRepository(t)
+	c.write("cmd/liqo-broker-vk/other_windows.go", "package main\n\nfunc init() { nothing() }\n")
+	c.commit("Break one platform")
+	c.git("tag", "--force", "v0.1.0")
+	host := newRegistry(t, "me", "secret")
+	logIn(t, host, "me", "secret")
+	directory := filepath.Join(t.TempDir(), "artifacts")
+	err := run(t.Context(), []string{
+		"-source=" + c.dir, "-version=v0.1.0", "-platforms=linux/amd64", "-image=" + host + "/a/vk", "-artifacts=" + directory, "-push",
+	}, io.Discard)
+	require.ErrorContains(t, err, "windows/amd64: go build")
+	require.NoDirExists(t, directory)
+	ref, err := name.NewTag(host + "/a/vk:v0.1.0")
+	require.NoError(t, err)
+	_, err = remote.Index(ref, remote.WithAuth(basic("me", "secret")))
+	require.ErrorContains(t, err, "404")
 }

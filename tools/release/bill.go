@@ -14,9 +14,14 @@ import (
 	"github.com/spdx/tools-golang/spdx/v2/v2_3"
 )
 
-// writeBill writes NAME.spdx.json, the modules that programs were built from, as their build information has them.
-// binaries are the programs' files, by their names in the artifact.
-func (a artifacts) writeBill(name string, binaries map[string]string) error {
+// locatorOf returns the package URL of a module: in lower case, and with + as %2B.
+func locatorOf(module, version string) string {
+	return "pkg:golang/" + strings.ToLower(module) + "@" + strings.ReplaceAll(version, "+", "%2B")
+}
+
+// writeBill writes NAME.spdx.json, the modules that the programs in an artifact were built from, as their build
+// information has them.
+func (a artifacts) writeBill(name, purpose string, binaries ...string) error {
 	bill := &v2_3.Document{
 		SPDXVersion: v2_3.Version, DataLicense: v2_3.DataLicense, SPDXIdentifier: "DOCUMENT", DocumentName: name,
 		DocumentNamespace: fmt.Sprintf("https://github.com/capacitorset/liqo-broker-vk/%s/%s/%x", a.release.version, name,
@@ -29,25 +34,25 @@ func (a artifacts) writeBill(name string, binaries map[string]string) error {
 	artifact := common.ElementID("Artifact")
 	bill.Packages = append(bill.Packages, &v2_3.Package{
 		PackageName: name, PackageSPDXIdentifier: artifact, PackageVersion: a.release.version,
-		PackageDownloadLocation: "NOASSERTION", PackageLicenseDeclared: "Apache-2.0", PrimaryPackagePurpose: "APPLICATION",
+		PackageDownloadLocation: "NOASSERTION", PackageLicenseDeclared: "Apache-2.0", PrimaryPackagePurpose: purpose,
 	})
 	bill.Relationships = append(bill.Relationships, &v2_3.Relationship{
 		RefA: common.MakeDocElementID("", "DOCUMENT"), RefB: common.MakeDocElementID("", string(artifact)),
 		Relationship: common.TypeRelationshipDescribe,
 	})
 	versions := map[string]string{}
-	for _, program := range slices.Sorted(maps.Keys(binaries)) {
-		info, err := buildinfo.ReadFile(binaries[program])
+	for _, binary := range binaries {
+		info, err := buildinfo.ReadFile(binary)
 		if err != nil {
-			return fmt.Errorf("%s: %w", program, err)
+			return err
 		}
-		versions["pkg:golang/stdlib@"+strings.TrimPrefix(info.GoVersion, "go")] = "stdlib " + info.GoVersion
+		versions[locatorOf("stdlib", strings.TrimPrefix(info.GoVersion, "go"))] = "stdlib " + info.GoVersion
 		for _, m := range info.Deps {
 			if m.Replace != nil {
 				m = m.Replace
 			}
 			if m.Version != "" { // A module of this repository has none.
-				versions["pkg:golang/"+m.Path+"@"+m.Version] = m.Path + " " + m.Version
+				versions[locatorOf(m.Path, m.Version)] = m.Path + " " + m.Version
 			}
 		}
 	}

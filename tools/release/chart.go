@@ -5,7 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -32,7 +32,7 @@ type chartArchive struct {
 }
 
 // writeChart packs the chart with the version of the release, for its image.
-func (a artifacts) writeChart() (chartArchive, error) {
+func (a artifacts) writeChart(ctx context.Context) (chartArchive, error) {
 	c := chartArchive{version: strings.TrimPrefix(a.release.version, "v")}
 	root := filepath.Join(a.source, "deploy", "chart", chartName)
 	described, err := os.ReadFile(filepath.Join(root, "Chart.yaml"))
@@ -54,26 +54,23 @@ func (a artifacts) writeChart() (chartArchive, error) {
 	if err != nil {
 		return c, err
 	}
-	repository, _, _ := strings.Cut(a.image, "@")
-	repository = strings.TrimSuffix(repository, ":"+a.release.version)
-	const before = "\n  repository: liqo-broker-vk\n"
-	if strings.Count(string(values), before) != 1 {
-		return c, fmt.Errorf("values.yaml has no line %q", strings.TrimSpace(before))
+	text, err := withImage(string(values), strings.TrimSuffix(fullName(a.image), ":"+a.image.TagStr()), a.digest.String())
+	if err != nil {
+		return c, err
 	}
-	text := strings.Replace(string(values), before, "\n  repository: "+repository+"\n", 1)
 	entries := []entry{
 		{name: chartName + "/Chart.yaml", mode: 0o644, text: string(described)},
 		{name: chartName + "/values.yaml", mode: 0o644, text: text},
 	}
-	err = filepath.WalkDir(root, func(file string, found fs.DirEntry, err error) error {
-		relative := strings.TrimPrefix(filepath.ToSlash(file), filepath.ToSlash(root)+"/")
-		if err == nil && !found.IsDir() && relative != "Chart.yaml" && relative != "values.yaml" {
-			entries = append(entries, entry{name: path.Join(chartName, relative), mode: 0o644, file: file})
-		}
-		return err
-	})
+	// Files that git does not know, such as an editor's, are not of the release.
+	files, err := git(ctx, root, "ls-files")
 	if err != nil {
 		return c, err
+	}
+	for file := range strings.Lines(files) {
+		if file = strings.TrimSpace(file); file != "Chart.yaml" && file != "values.yaml" {
+			entries = append(entries, entry{name: path.Join(chartName, file), mode: 0o644, file: filepath.Join(root, file)})
+		}
 	}
 	var packed bytes.Buffer
 	if err := writeCompressed(&packed, entries, a.release.time); err != nil {
@@ -81,6 +78,20 @@ func (a artifacts) writeChart() (chartArchive, error) {
 	}
 	c.content = packed.Bytes()
 	return c, a.writeFile(chartName+"-"+c.version+".tgz", c.content)
+}
+
+// withImage returns the values of the chart with the image of the release. A digest has priority over the tag.
+func withImage(values, repository, digest string) (string, error) {
+	for before, after := range map[string]string{
+		"\n  repository: liqo-broker-vk\n": "\n  repository: " + repository + "\n",
+		"\n  digest: \"\"\n":               "\n  digest: " + digest + "\n",
+	} {
+		if strings.Count(values, before) != 1 {
+			return "", fmt.Errorf("values.yaml has no line %q", strings.TrimSpace(before))
+		}
+		values = strings.Replace(values, before, after, 1)
+	}
+	return values, nil
 }
 
 // Media types of charts in registries (HIP 6 of Helm).
@@ -128,20 +139,24 @@ func (c chartArchive) LayerByDigest(hash v1.Hash) (partial.CompressedLayer, erro
 	return static.NewLayer(c.content, chartContent), nil
 }
 
-// push uploads the chart to charts/liqo-broker-vk beside the image, and returns its name: helm install oci://NAME.
-func (c chartArchive) push(ctx context.Context, image name.Tag) (string, error) {
-	repository := path.Join(path.Dir(image.Repository.Name()), "charts", chartName)
-	tag, err := name.NewTag(repository + ":" + c.version)
+// push uploads the chart, by default to charts/liqo-broker-vk beside the image, and prints how Helm installs it.
+func (c chartArchive) push(ctx context.Context, chart string, image name.Tag, stdout io.Writer) error {
+	if chart == "" {
+		chart = path.Join(path.Dir(image.Repository.Name()), "charts", chartName)
+	}
+	tag, err := name.NewTag(chart + ":" + c.version)
 	if err != nil {
-		return "", err
+		return fmt.Errorf("the name of the chart (CHART=, -chart): %w", err)
 	}
 	packed, err := partial.CompressedToImage(c)
 	if err != nil {
-		return "", err
+		return err
 	}
 	err = remote.Write(tag, packed, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain))
 	if err != nil {
-		return "", fmt.Errorf("push %s: %w", tag, err)
+		return fmt.Errorf("push %s: %w", tag, err)
 	}
-	return repository, nil
+	_, err = fmt.Fprintf(stdout, "helm install liqo-broker oci://%s --version %s --namespace liqo-broker\n",
+		strings.TrimSuffix(fullName(tag), ":"+c.version), c.version)
+	return err
 }

@@ -52,7 +52,9 @@ func (a artifacts) writePlugin(archives map[string]string) error {
 		if err != nil {
 			return err
 		}
-		at := pluginPlatform{URI: home + "/releases/download/" + a.release.version + "/" + archives[platform.String()], SHA256: sum, Bin: chartName}
+		at := pluginPlatform{
+			URI: home + "/releases/download/" + a.release.version + "/" + archives[platform.String()], SHA256: sum, Bin: chartName,
+		}
 		if platform.OS == "windows" {
 			at.Bin += ".exe"
 		}

@@ -20,14 +20,13 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 // options is the command line.
 type options struct {
 	source, output, version, image string
-	artifacts, key                 string
+	artifacts, chart, key          string
 	platforms                      []v1.Platform
 	push                           bool
 }
@@ -50,14 +49,6 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	// 1. The release and the image's name.
 	var key *ecdsa.PrivateKey
-	if o.artifacts != "" {
-		if err := checkTag(ctx, o.source, o.version); err != nil {
-			return err
-		}
-		if err := prepare(o.artifacts); err != nil {
-			return err
-		}
-	}
 	if o.key != "" {
 		if key, err = readKey(o.key); err != nil {
 			return err
@@ -71,100 +62,78 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if o.artifacts != "" {
+		if err := checkRelease(ctx, o, tag); err != nil {
+			return err
+		}
+	}
 	// 2. A binary and an image for each platform.
 	scratch, err := os.MkdirTemp("", "liqo-broker-vk-image-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(scratch)
-	images := make([]platformImage, 0, len(o.platforms))
-	for _, platform := range o.platforms {
-		image, err := buildPlatform(ctx, o.source, scratch, r, platform)
-		if err != nil {
-			return fmt.Errorf("%s: %w", platform, err)
-		}
-		images = append(images, image)
-	}
-	index, err := indexOf(r, images)
+	index, err := buildIndex(ctx, o, r, scratch)
 	if err != nil {
-		return err
-	}
-	// 3. The archive, and the registry.
-	output := o.output
-	if output == "" {
-		output = filepath.Join(cmp.Or(o.artifacts, filepath.Join(o.source, "dist")), "liqo-broker-vk-"+r.version+".oci.tar")
-	}
-	if err := writeArchive(output, scratch, index, tag, r); err != nil {
 		return err
 	}
 	digest, err := index.Digest()
 	if err != nil {
 		return err
 	}
-	named := fullName(tag) + "@" + digest.String()
-	if _, err := fmt.Fprintf(stdout, "%s\n%s\n", output, named); err != nil {
-		return err
-	}
-	if o.push {
-		if err := push(ctx, tag, index); err != nil {
-			return err
-		}
-	}
+	archive := "liqo-broker-vk-" + r.version + ".oci.tar"
 	if o.artifacts == "" {
-		return nil
-	}
-	// 4. The other artifacts.
-	a := artifacts{source: o.source, directory: o.artifacts, release: r, image: named}
-	return a.make(ctx, scratch, tag, key, o, stdout)
-}
-
-// make writes and signs the artifacts, and pushes the chart.
-func (a artifacts) make(
-	ctx context.Context, scratch string, tag name.Tag, key *ecdsa.PrivateKey, o options, stdout io.Writer,
-) error {
-	binaries := map[string]string{}
-	for _, p := range programs() {
-		binaries[p.name] = binaryOf(scratch, o.platforms[0], p.name)
-	}
-	if err := a.writeBill("liqo-broker-vk_"+a.release.version+"_image", binaries); err != nil {
-		return err
-	}
-	chart, err := a.write(ctx, scratch)
-	if err != nil {
-		return err
-	}
-	if key != nil {
-		if err := a.sign(key); err != nil {
+		// 3. The archive, and the registry.
+		output := cmp.Or(o.output, filepath.Join(o.source, "dist", archive))
+		if err := writeArchive(output, scratch, index, tag, r); err != nil {
 			return err
 		}
+		if _, err := fmt.Fprintf(stdout, "%s\n%s@%s\n", output, fullName(tag), digest); err != nil || !o.push {
+			return err
+		}
+		return push(ctx, tag, index)
 	}
-	if _, err := fmt.Fprintln(stdout, a.directory); err != nil || !o.push {
+	// 4. The whole release: nothing is published before all of it is there.
+	a := artifacts{source: o.source, directory: o.artifacts + ".partial", release: r, image: tag, digest: digest}
+	if err := os.RemoveAll(a.directory); err != nil {
 		return err
 	}
-	pushed, err := chart.push(ctx, tag)
+	if err := writeArchive(filepath.Join(a.directory, archive), scratch, index, tag, r); err != nil {
+		return err
+	}
+	chart, err := a.write(ctx, scratch, o.platforms, key)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(stdout, "oci://%s --version %s\n", pushed, chart.version)
-	return err
-}
-
-// prepare makes an empty directory.
-func prepare(directory string) error {
-	if err := os.MkdirAll(directory, 0o755); err != nil { //nolint:gosec // Others may read it.
+	if err := os.Rename(a.directory, o.artifacts); err != nil {
 		return err
 	}
-	files, err := os.ReadDir(directory)
-	if err == nil && len(files) > 0 {
-		err = fmt.Errorf("the directory of the artifacts (-artifacts) has files: remove %s", directory)
+	if _, err := fmt.Fprintf(stdout, "%s\n%s\n", o.artifacts, a.imageName()); err != nil || !o.push {
+		return err
 	}
-	return err
+	if err := push(ctx, tag, index); err != nil {
+		return err
+	}
+	return chart.push(ctx, o.chart, tag, stdout)
+}
+
+// buildIndex compiles the programs for each platform, and returns the image of all.
+func buildIndex(ctx context.Context, o options, r release, scratch string) (v1.ImageIndex, error) {
+	images := make([]platformImage, 0, len(o.platforms))
+	for _, platform := range o.platforms {
+		image, err := buildPlatform(ctx, o.source, scratch, r, platform)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", platform, err)
+		}
+		images = append(images, image)
+	}
+	return indexOf(r, images)
 }
 
 func parse(args []string) (options, error) {
 	var o options
 	var platforms string
-	flags := flag.NewFlagSet("image", flag.ContinueOnError)
+	flags := flag.NewFlagSet("release", flag.ContinueOnError)
 	flags.StringVar(&o.source, "source", ".", "The clone of the repository to build")
 	flags.StringVar(&o.output, "output", "",
 		"The archive to write; by default dist/liqo-broker-vk-VERSION.oci.tar in the source")
@@ -177,7 +146,9 @@ func parse(args []string) (options, error) {
 	flags.BoolVar(&o.push, "push", false,
 		"Push the image, and the chart of a release, to the registry that -image names, with the credentials of docker login")
 	flags.StringVar(&o.artifacts, "artifacts", "",
-		"Make a release of the tag -version, and write its files into this empty directory")
+		"Make a release of the tag -version, and write its files into this directory, which must not exist")
+	flags.StringVar(&o.chart, "chart", "",
+		"The chart's name in a registry; by default charts/liqo-broker-vk beside -image")
 	flags.StringVar(&o.key, "key", "", "A file with the ECDSA key that signs the checksums of the artifacts")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -186,11 +157,14 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("unknown argument %q", flags.Arg(0))
 	}
 	// Without a slash, it would be the name of one of Docker's own images.
-	if o.push && !strings.Contains(o.image, "/") {
-		return o, fmt.Errorf("pushing needs an image name with a registry (IMAGE=, -image), not %q", o.image)
+	if (o.push || o.artifacts != "") && !strings.Contains(o.image, "/") {
+		return o, fmt.Errorf("pushing, and a release, needs an image name with a registry (IMAGE=, -image), not %q", o.image)
 	}
-	if o.key != "" && o.artifacts == "" {
-		return o, errors.New("a key (KEY=, -key) signs the checksums of -artifacts, which is not given")
+	if o.artifacts == "" && o.key+o.chart != "" {
+		return o, errors.New("a key (KEY=, -key) and the chart's name (CHART=, -chart) are of -artifacts, which is not given")
+	}
+	if o.artifacts != "" && o.output != "" {
+		return o, errors.New("-output: the archive of a release is one of its -artifacts")
 	}
 	for platform := range strings.SplitSeq(platforms, ",") {
 		system, architecture, _ := strings.Cut(platform, "/")

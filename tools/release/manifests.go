@@ -18,9 +18,9 @@ func overlays() []string {
 	return []string{"all", "all-sidecar", "aggregator", "catalog", "orchestrator"}
 }
 
-// consumerFiles are files below deploy/ for the clusters of consumers.
+// consumerFiles are files below deploy/consumer for the clusters of consumers.
 func consumerFiles() []string {
-	return []string{"virtual-kubelet-auth.yaml", "virtual-kubelet-addresses.yaml"}
+	return []string{"virtual-kubelet-auth.yaml", "virtual-kubelet-addresses.yaml", "virtual-kubelet-options.yaml"}
 }
 
 // writeManifests writes the files for kubectl apply, with the image of the release.
@@ -39,16 +39,17 @@ func (a artifacts) writeManifests() error {
 		if !bytes.Contains(text, []byte(developed)) {
 			return fmt.Errorf("deploy/kustomize/%s has no image %s", overlay, developed)
 		}
-		text = bytes.ReplaceAll(text, []byte(developed), []byte(a.image))
+		text = bytes.ReplaceAll(text, []byte(developed), []byte(a.imageName()))
 		if err := a.writeFile("install-"+overlay+".yaml", text); err != nil {
 			return err
 		}
 	}
 	for _, name := range consumerFiles() {
-		text, err := os.ReadFile(filepath.Join(deploy, name))
+		text, err := os.ReadFile(filepath.Join(deploy, "consumer", name))
 		if err != nil {
 			return err
 		}
+		text = bytes.ReplaceAll(text, []byte(developed), []byte(a.imageName()))
 		if err := a.writeFile("consumer-"+name, text); err != nil {
 			return err
 		}

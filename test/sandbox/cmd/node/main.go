@@ -1,17 +1,16 @@
 // Command node is the first process of the namespaces of a node, and starts others in them:
 //
-//	node init --hostname=NAME --ready=FILE [--keep=DIRECTORY[:PATH]]...
+//	node init --hostname=NAME --ready=FILE [--keep=DIRECTORY]... [--kubelet=DIRECTORY]
 //	node enter PID -- PROGRAM [ARG...]
 //
 // init must run in a mount, a PID and a UTS namespace of its own. It hides the state of the machine's own container
-// runtime and kubelet behind empty directories, keeps the given directories visible, at another path if one is given,
-// writes the file once that is done, and reaps processes. When it ends, the kernel ends all processes of the node, and all mounts.
+// runtime and kubelet behind empty directories, keeps the given directories visible, and the one for the kubelet at the
+// kubelet's usual path, writes the file once that is done, and reaps processes. When it ends, the kernel ends all processes of the node, and all mounts.
 //
 // enter becomes a program in the mount and UTS namespace of an init, by the PID that it has for the caller.
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -54,7 +53,7 @@ func begin(args []string) error {
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, unix.SIGCHLD)
 	ready := ""
-	var keep []string
+	var keep []mount
 	for _, arg := range args {
 		name, value, _ := strings.Cut(arg, "=")
 		switch name {
@@ -65,7 +64,9 @@ func begin(args []string) error {
 		case "--ready":
 			ready = value
 		case "--keep":
-			keep = append(keep, value)
+			keep = append(keep, mount{value, value})
+		case "--kubelet":
+			keep = append(keep, mount{value, "/var/lib/kubelet"})
 		default:
 			return fmt.Errorf("unknown argument %s", arg)
 		}
@@ -87,18 +88,18 @@ func begin(args []string) error {
 	return nil
 }
 
-func hide(keep []string) error {
+// mount is a directory that stays visible at a path.
+type mount struct{ dir, path string }
+
+func hide(keep []mount) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
 	opened := make([]int, len(keep))
-	paths := make([]string, len(keep))
 	for i, kept := range keep {
-		dir, path, _ := strings.Cut(kept, ":")
-		paths[i] = cmp.Or(path, dir)
-		fd, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
+		fd, err := unix.Open(kept.dir, unix.O_PATH|unix.O_CLOEXEC, 0)
 		if err != nil {
-			return fmt.Errorf("%s: %w", dir, err)
+			return fmt.Errorf("%s: %w", kept.dir, err)
 		}
 		opened[i] = fd
 	}
@@ -107,12 +108,12 @@ func hide(keep []string) error {
 			return fmt.Errorf("%s: %w", dir, err)
 		}
 	}
-	for i, path := range paths {
-		if err := os.MkdirAll(path, 0o755); err != nil {
+	for i, kept := range keep {
+		if err := os.MkdirAll(kept.path, 0o755); err != nil {
 			return err
 		}
-		if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", opened[i]), path, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+		if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", opened[i]), kept.path, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+			return fmt.Errorf("%s: %w", kept.path, err)
 		}
 	}
 	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {

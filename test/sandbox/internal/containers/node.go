@@ -31,7 +31,7 @@ import (
 // plugins is where Debian's package containernetworking-plugins has its programs.
 const plugins = "/usr/lib/cni"
 
-// kubeletDir is where a node has its kubelet's state: where each kubelet has it. The path of a Unix socket has at most 107
+// kubeletDir is where cmd/node shows the kubelet's state in a node: where each kubelet has it. The path of a Unix socket has at most 107
 // bytes, and the kubelet's sockets would be further below a user's cache than that.
 const kubeletDir = "/var/lib/kubelet"
 
@@ -177,7 +177,7 @@ func (m *Machine) startFirst(ctx context.Context) (err error) {
 		Args: []string{
 			"init", "--hostname=" + m.cfg.Name, "--ready=" + ready,
 			"--keep=" + m.cfg.Dir, "--keep=" + m.cfg.LogDir, "--keep=" + filepath.Dir(m.cfg.Node),
-			"--keep=" + filepath.Dir(m.cfg.Images), "--keep=" + m.file("kubelet") + ":" + kubeletDir,
+			"--keep=" + filepath.Dir(m.cfg.Images), "--kubelet=" + m.file("kubelet"),
 		},
 		Log: filepath.Join(m.cfg.LogDir, "node.log"),
 	})
