@@ -139,7 +139,9 @@ func faults(rows []row, notes []note) (found []string) {
 					fmt.Sprintf("%s, %s: %s: %s (a reason for not passing is noted: %t)", side, r.Package, r.Test, result, noted))
 			}
 		}
-		if ours := r.Results[dropIn]; r.Results[stock] == passed && ours != passed && ours != "" {
+		// The package with real containers, of an hour, has not been run with the drop-in.
+		missing := r.Package == realPods && r.Results[dropIn] == ""
+		if r.Results[stock] == passed && r.Results[dropIn] != passed && !missing {
 			found = append(found,
 				fmt.Sprintf("%s: %s: passes with Liqo's virtual kubelet and not with ours in its place", r.Package, r.Test))
 		}
