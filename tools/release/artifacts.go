@@ -32,9 +32,12 @@ func (a artifacts) imageName() string { return fullName(a.image) + "@" + a.diges
 
 // commandPlatforms are the platforms for which people get the program, as the plugin of kubectl.
 var commandPlatforms = []v1.Platform{
-	{OS: "darwin", Architecture: "amd64"}, {OS: "darwin", Architecture: "arm64"},
-	{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"},
-	{OS: "windows", Architecture: "amd64"}, {OS: "windows", Architecture: "arm64"},
+	{OS: "darwin", Architecture: "amd64"},
+	{OS: "darwin", Architecture: "arm64"},
+	{OS: "linux", Architecture: "amd64"},
+	{OS: "linux", Architecture: "arm64"},
+	{OS: "windows", Architecture: "amd64"},
+	{OS: "windows", Architecture: "arm64"},
 }
 
 // checkRelease returns an error unless the version is semantic, the commit has it as a tag, nothing is changed, and the
@@ -147,7 +150,7 @@ func writeZip(path string, entries []entry, r release) (err error) {
 	archive := zip.NewWriter(out)
 	for _, e := range entries {
 		header := &zip.FileHeader{Name: e.name, Method: zip.Deflate, Modified: r.time}
-		header.SetMode(os.FileMode(e.mode)) //nolint:gosec // A mode has few bits.
+		header.SetMode(os.FileMode(e.mode))
 		to, err := archive.CreateHeader(header)
 		if err != nil {
 			return err

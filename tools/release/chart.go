@@ -41,7 +41,7 @@ func (a artifacts) writeChart(ctx context.Context) (chartArchive, error) {
 	}
 	var metadata map[string]any
 	if err := yaml.Unmarshal(described, &metadata); err != nil {
-		return c, fmt.Errorf("Chart.yaml: %w", err)
+		return c, fmt.Errorf("the chart's description Chart.yaml: %w", err)
 	}
 	metadata["version"], metadata["appVersion"] = c.version, a.release.version
 	if described, err = yaml.Marshal(metadata); err != nil {

@@ -157,8 +157,10 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("unknown argument %q", flags.Arg(0))
 	}
 	// Without a slash, it would be the name of one of Docker's own images.
-	if (o.push || o.artifacts != "") && !strings.Contains(o.image, "/") {
-		return o, fmt.Errorf("pushing, and a release, needs an image name with a registry (IMAGE=, -image), not %q", o.image)
+	if named := strings.Contains(o.image, "/"); !named && o.push {
+		return o, fmt.Errorf("pushing needs an image name with a registry (IMAGE=, -image), not %q", o.image)
+	} else if !named && o.artifacts != "" {
+		return o, fmt.Errorf("a release needs an image name with a registry (IMAGE=, -image), not %q", o.image)
 	}
 	if o.artifacts == "" && o.key+o.chart != "" {
 		return o, errors.New("a key (KEY=, -key) and the chart's name (CHART=, -chart) are of -artifacts, which is not given")
