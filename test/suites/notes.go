@@ -29,7 +29,10 @@ var notes = []note{
 	{kubeletSuite, "TestGetStatsSummary", nodesOfVirtualKubelets, "the sandbox has no metrics-server"},
 	{kubeletSuite, "TestGetMetricsResource", nodesOfVirtualKubelets, "the sandbox has no metric agent of Liqo"},
 	{"kubernetes", "increment per update", nodesOfVirtualKubelets, "KWOK does not report observedGeneration"},
-	{realPods, "serve a basic image", nodesOfVirtualKubelets, "it asks the pods by the proxy of the API server, which is in another network"},
+	{
+		realPods, "serve a basic image", nodesOfVirtualKubelets,
+		"it asks the pods by the proxy of the API server, which is in another network",
+	},
 	{realPods, "variable names", nodesOfVirtualKubelets, badNames},
 	{realPods, "consumable via the environment", nodesOfVirtualKubelets, badNames},
 	{realPods, "Ephemeral Containers", nodesOfVirtualKubelets, notForwarded},
@@ -42,14 +45,8 @@ var notes = []note{
 		realPods, "increment per update", nodesOfVirtualKubelets,
 		"it replaces all tolerations, and Liqo's webhook has added one that may not be removed",
 	},
-	{
-		realPods, "EmptyDir volumes / should support (root,0644,tmpfs)", []string{stock},
-		"its namespace was not at the provider within 30 s: two federations shared two cores",
-	},
-	{
-		realPods, "fail on a RestartAlways pod", []string{stock},
-		"its namespace was not at the provider within 30 s: two federations shared two cores",
-	},
+	{realPods, "EmptyDir volumes / should support (root,0644,tmpfs)", []string{stock}, crowded},
+	{realPods, "fail on a RestartAlways pod", []string{stock}, crowded},
 	{"verifycertrenewal", "", []string{chain}, "the broker's cluster has providers, which the test does not know"},
 	{"unoffload", "", []string{chain}, sameNames},
 	{"reflection", "", []string{chain}, sameNames},
@@ -69,6 +66,7 @@ const realPods = "kubernetes-containers"
 
 const (
 	notForwarded = "a change that no virtual kubelet forwards"
+	crowded      = "its namespace was not at the provider within 30 s: two federations shared two cores"
 	badNames     = "the shell of Debian's busybox drops variables whose names are no identifiers"
 
 	oneNode   = "it expects a Node for each provider, and the broker has one for all"

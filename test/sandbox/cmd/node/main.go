@@ -5,7 +5,8 @@
 //
 // init must run in a mount, a PID and a UTS namespace of its own. It hides the state of the machine's own container
 // runtime and kubelet behind empty directories, keeps the given directories visible, and the one for the kubelet at the
-// kubelet's usual path, writes the file once that is done, and reaps processes. When it ends, the kernel ends all processes of the node, and all mounts.
+// kubelet's usual path, writes the file once that is done, and reaps processes. When it ends, the kernel ends all
+// processes of the node, and all mounts.
 //
 // enter becomes a program in the mount and UTS namespace of an init, by the PID that it has for the caller.
 package main
