@@ -33,7 +33,10 @@ const (
 
 // wanted returns the groups that each run has.
 func wanted() []string {
-	return []string{"TestFederation/chain", "TestFederation/faults", "TestParityOurs", "TestParityStock", "TestStockConsumer"}
+	return []string{
+		"TestFederation/chain", "TestFederation/faults", "TestParityOurs", "TestParityStock",
+		"TestStockConsumer/the_guard_and_the_manifests",
+	}
 }
 
 func main() {
