@@ -123,7 +123,9 @@ func testTerminal(t *testing.T, f *federation, pod string) {
 	for _, size := range []remotecommand.TerminalSize{{Width: 120, Height: 40}, {Width: 33, Height: 11}} {
 		changes <- size
 		for want := fmt.Sprintf("size %d %d", size.Height, size.Width); !strings.Contains(lines.Text(), want); {
-			require.True(t, lines.Scan(), "no line %q, the last one is %q", want, lines.Text())
+			if last := lines.Text(); !lines.Scan() {
+				require.Fail(t, "the terminal ended", "no line %q, the last one is %q: %v, %v", want, last, lines.Err(), <-ended)
+			}
 		}
 	}
 	cancel()

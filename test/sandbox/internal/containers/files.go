@@ -52,7 +52,7 @@ capabilities = ["pull", "resolve"]
 
 // writeFiles writes the configuration of containerd, of CNI and of the kubelet.
 func (m *Machine) writeFiles() error {
-	dirs := []string{"cni", "tmp", "kubelet"}
+	dirs := []string{"cni", "kubelet"}
 	for _, name := range m.cfg.RegistryNames {
 		dirs = append(dirs, filepath.Join("registries", name))
 	}

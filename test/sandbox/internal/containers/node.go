@@ -198,7 +198,8 @@ func (m *Machine) start(component string, command ...string) (*proc.Process, err
 		Name: m.cfg.ClusterName + "/" + component, Path: m.cfg.Node, Network: m.cfg.Network.FD(), Inside: m.first,
 		Args: append([]string{"enter", fmt.Sprint(m.first.PID), "--"}, command...),
 		Env: []string{
-			"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "TMPDIR=" + m.file("tmp"),
+			// The runtime makes the sockets of terminals in a temporary directory, whose path must be short, too.
+			"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "TMPDIR=/run",
 		},
 		Log: filepath.Join(m.cfg.LogDir, component+".log"),
 	})
