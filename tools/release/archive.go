@@ -44,6 +44,9 @@ func fullName(tag name.Tag) string {
 	return strings.Replace(tag.Name(), name.DefaultRegistry+"/", "docker.io/", 1)
 }
 
+// repositoryOf returns the full name without the tag.
+func repositoryOf(tag name.Tag) string { return strings.TrimSuffix(fullName(tag), ":"+tag.TagStr()) }
+
 // writeArchive writes the index, and all objects that it names, as an OCI image layout in a tar file.
 func writeArchive(output, scratch string, index v1.ImageIndex, tag name.Tag, r release) error {
 	dir := filepath.Join(scratch, "layout")

@@ -113,16 +113,18 @@ func (a artifacts) writeFile(name string, content []byte) error {
 	return os.WriteFile(filepath.Join(a.directory, name), content, 0o644) //nolint:gosec // Others may read it.
 }
 
-// writeCommand compiles the program for a platform, and writes it, with the license, into an archive whose name it
-// returns. Beside it is a list of the modules in the program.
+// writeCommand writes the program for a platform, with the license, into an archive whose name it returns. It compiles
+// the program, unless the image has it already. Beside the archive is a list of the modules in the program.
 func (a artifacts) writeCommand(ctx context.Context, scratch string, platform v1.Platform) (string, error) {
 	program := "liqo-broker-vk"
 	if platform.OS == "windows" {
 		program += ".exe"
 	}
-	binary := filepath.Join(scratch, strings.Join([]string{"command", platform.OS, platform.Architecture}, "-"))
-	if err := compile(ctx, a.source, "./cmd/liqo-broker-vk", binary, a.release, platform); err != nil {
-		return "", err
+	binary := binaryOf(scratch, platform, "liqo-broker-vk")
+	if _, err := os.Stat(binary); err != nil {
+		if err := compile(ctx, a.source, "./cmd/liqo-broker-vk", binary, a.release, platform); err != nil {
+			return "", err
+		}
 	}
 	name := strings.Join([]string{"liqo-broker-vk", a.release.version, platform.OS, platform.Architecture}, "_")
 	if err := a.writeBill(name, "APPLICATION", binary); err != nil {

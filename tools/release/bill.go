@@ -6,6 +6,7 @@ import (
 	"debug/buildinfo"
 	"fmt"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -24,7 +25,7 @@ func locatorOf(module, version string) string {
 func (a artifacts) writeBill(name, purpose string, binaries ...string) error {
 	bill := &v2_3.Document{
 		SPDXVersion: v2_3.Version, DataLicense: v2_3.DataLicense, SPDXIdentifier: "DOCUMENT", DocumentName: name,
-		DocumentNamespace: fmt.Sprintf("https://github.com/capacitorset/liqo-broker-vk/%s/%s/%x", a.release.version, name,
+		DocumentNamespace: fmt.Sprintf("%s/%s/%s/%x", home, a.release.version, name,
 			sha256.Sum256([]byte(a.release.commit+name))),
 		CreationInfo: &v2_3.CreationInfo{
 			Creators: []common.Creator{{CreatorType: "Tool", Creator: "liqo-broker-vk-release-" + a.release.version}},
@@ -40,27 +41,27 @@ func (a artifacts) writeBill(name, purpose string, binaries ...string) error {
 		RefA: common.MakeDocElementID("", "DOCUMENT"), RefB: common.MakeDocElementID("", string(artifact)),
 		Relationship: common.TypeRelationshipDescribe,
 	})
-	versions := map[string]string{}
+	modules := map[string]debug.Module{}
 	for _, binary := range binaries {
 		info, err := buildinfo.ReadFile(binary)
 		if err != nil {
 			return err
 		}
-		versions[locatorOf("stdlib", strings.TrimPrefix(info.GoVersion, "go"))] = "stdlib " + info.GoVersion
+		modules[locatorOf("stdlib", strings.TrimPrefix(info.GoVersion, "go"))] = debug.Module{Path: "stdlib", Version: info.GoVersion}
 		for _, m := range info.Deps {
 			if m.Replace != nil {
 				m = m.Replace
 			}
 			if m.Version != "" { // A module of this repository has none.
-				versions[locatorOf(m.Path, m.Version)] = m.Path + " " + m.Version
+				modules[locatorOf(m.Path, m.Version)] = *m
 			}
 		}
 	}
-	for i, locator := range slices.Sorted(maps.Keys(versions)) {
-		module, version, _ := strings.Cut(versions[locator], " ")
+	for i, locator := range slices.Sorted(maps.Keys(modules)) {
+		m := modules[locator]
 		id := common.ElementID(fmt.Sprintf("Module-%d", i+1))
 		bill.Packages = append(bill.Packages, &v2_3.Package{
-			PackageName: module, PackageSPDXIdentifier: id, PackageVersion: version, PackageDownloadLocation: "NOASSERTION",
+			PackageName: m.Path, PackageSPDXIdentifier: id, PackageVersion: m.Version, PackageDownloadLocation: "NOASSERTION",
 			PackageExternalReferences: []*v2_3.PackageExternalReference{{
 				Category: common.CategoryPackageManager, RefType: "purl", Locator: locator,
 			}},

@@ -54,7 +54,7 @@ func (a artifacts) writeChart(ctx context.Context) (chartArchive, error) {
 	if err != nil {
 		return c, err
 	}
-	text, err := withImage(string(values), strings.TrimSuffix(fullName(a.image), ":"+a.image.TagStr()), a.digest.String())
+	text, err := withImage(string(values), repositoryOf(a.image), a.digest.String())
 	if err != nil {
 		return c, err
 	}
@@ -157,6 +157,6 @@ func (c chartArchive) push(ctx context.Context, chart string, image name.Tag, st
 		return fmt.Errorf("push %s: %w", tag, err)
 	}
 	_, err = fmt.Fprintf(stdout, "helm install liqo-broker oci://%s --version %s --namespace liqo-broker\n",
-		strings.TrimSuffix(fullName(tag), ":"+c.version), c.version)
+		repositoryOf(tag), c.version)
 	return err
 }

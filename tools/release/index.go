@@ -10,6 +10,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
+// home is the page of the project.
+const home = "https://github.com/capacitorset/liqo-broker-vk"
+
 // platformImage is the image of one platform.
 type platformImage struct {
 	v1.Image
@@ -24,8 +27,8 @@ func labels(r release) map[string]string {
 	return map[string]string{
 		"org.opencontainers.image.title":         "liqo-broker-vk",
 		"org.opencontainers.image.description":   "Broker and virtual kubelet for federations of clusters joined by Liqo",
-		"org.opencontainers.image.source":        "https://github.com/capacitorset/liqo-broker-vk",
-		"org.opencontainers.image.documentation": "https://github.com/capacitorset/liqo-broker-vk/tree/main/docs",
+		"org.opencontainers.image.source":        home,
+		"org.opencontainers.image.documentation": home + "/tree/main/docs",
 		"org.opencontainers.image.licenses":      "Apache-2.0",
 		"org.opencontainers.image.version":       r.version,
 		"org.opencontainers.image.revision":      r.commit,

@@ -2,7 +2,6 @@ package main
 
 import (
 	"path/filepath"
-	"strings"
 
 	"sigs.k8s.io/yaml"
 )
@@ -31,8 +30,6 @@ type pluginPlatform struct {
 	SHA256 string `json:"sha256"`
 	Bin    string `json:"bin"`
 }
-
-const home = "https://github.com/capacitorset/liqo-broker-vk"
 
 // writePlugin writes the manifest with which krew installs the plugin of kubectl. archives are the archives of the
 // program by platform.
@@ -65,5 +62,5 @@ func (a artifacts) writePlugin(archives map[string]string) error {
 	if err != nil {
 		return err
 	}
-	return a.writeFile("liqo-broker.yaml", []byte(strings.TrimPrefix(string(text), "---\n")))
+	return a.writeFile("liqo-broker.yaml", text)
 }

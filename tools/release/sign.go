@@ -36,8 +36,8 @@ func readKey(path string) (*ecdsa.PrivateKey, error) {
 	return key, nil
 }
 
-// sign writes the signature of the checksums, and so of all artifacts, with the public key. `cosign verify-blob --key`
-// checks the signature, which it has in Base64.
+// sign writes the signature of the checksums, and so of all artifacts, in Base64, and the public key. docs/releases.md
+// has the command that checks it.
 func (a artifacts) sign(key *ecdsa.PrivateKey) error {
 	sums, err := os.ReadFile(filepath.Join(a.directory, checksumsFile))
 	if err != nil {
