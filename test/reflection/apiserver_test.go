@@ -2,6 +2,7 @@ package reflection
 
 import (
 	"context"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
@@ -71,6 +73,40 @@ func acceptStatus(t testing.TB, fresh, old *corev1.Pod) error {
 		return kerrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, fresh.Name, errs)
 	}
 	return nil
+}
+
+// watchFromLists makes each watch of a fake clientset begin with the list before it, as a watch of an API server does.
+// Otherwise what is deleted between an informer's list and its watch stays in the informer's cache.
+func watchFromLists(clients *k8stesting.Fake, tracker k8stesting.ObjectTracker) {
+	type listed struct {
+		schema.GroupVersionResource
+		namespace string
+	}
+	var (
+		mu     sync.Mutex
+		opened = map[listed][]watch.Interface{}
+	)
+	key := func(action k8stesting.Action) listed { return listed{action.GetResource(), action.GetNamespace()} }
+	clients.PrependReactor("list", "*", func(action k8stesting.Action) (bool, runtime.Object, error) {
+		w, err := tracker.Watch(action.GetResource(), action.GetNamespace())
+		if err != nil {
+			return true, nil, err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		opened[key(action)] = append(opened[key(action)], w)
+		return false, nil, nil
+	})
+	clients.PrependWatchReactor("*", func(action k8stesting.Action) (bool, watch.Interface, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		of := opened[key(action)]
+		if len(of) == 0 {
+			return false, nil, nil
+		}
+		opened[key(action)] = of[1:]
+		return true, of[0], nil
+	})
 }
 
 // validateStatuses makes a fake clientset validate statuses as an API server does.

@@ -1,7 +1,6 @@
 package reflection
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -224,23 +223,22 @@ func TestAPodIsNotTakenForTheOneBefore(t *testing.T) {
 		"not if it is the same":                    {mark: "next", age: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			ctx, stop := context.WithCancel(t.Context())
-			w.run(ctx)
-			w.create(pod("db-0", image("db:1")))
-			there := w.runs(w.forwarded("db-0"), running("main"))
-			w.shown("db-0", corev1.PodRunning)
-			stop()
-			shadow := w.shadow("db-0")
+			before := newWorld(t)
+			before.run(t.Context())
+			before.create(pod("db-0", image("db:1")))
+			forwarded := before.forwarded("db-0")
+			shadow := before.shadow("db-0")
 			shadow.CreationTimestamp = metav1.NewTime(time.Now().Add(-tc.age))
 			delete(shadow.Annotations, v1alpha1.PodUIDAnnotation)
 			if tc.mark != "" {
 				metav1.SetMetaDataAnnotation(&shadow.ObjectMeta, v1alpha1.PodUIDAnnotation, tc.mark)
 			}
-			_, err := w.remoteLiqo.OffloadingV1beta1().ShadowPods("ns-home").Update(t.Context(), shadow, metav1.UpdateOptions{})
-			require.NoError(t, err)
 
-			require.NoError(t, w.local.Tracker().Delete(podsResource, "ns", "db-0"))
+			// The next virtual kubelet has a world of its own, in which the earlier one cannot still write.
+			w := newWorld(t)
+			there := w.runs(forwarded, running("main"))
+			_, err := w.remoteLiqo.OffloadingV1beta1().ShadowPods("ns-home").Create(t.Context(), shadow, metav1.CreateOptions{})
+			require.NoError(t, err)
 			next := pod("db-0", image("db:2"))
 			next.UID = "next"
 			next = w.create(next)

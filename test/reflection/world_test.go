@@ -51,6 +51,9 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, local: fake.NewClientset(), remote: fake.NewClientset(), remoteLiqo: liqofake.NewSimpleClientset()}
 	validateStatuses(t, w.local)
+	watchFromLists(&w.local.Fake, w.local.Tracker())
+	watchFromLists(&w.remote.Fake, w.remote.Tracker())
+	watchFromLists(&w.remoteLiqo.Fake, w.remoteLiqo.Tracker())
 	return w
 }
 
