@@ -84,6 +84,7 @@ require (
 	k8s.io/component-base v0.35.4
 	k8s.io/kubernetes v1.35.4
 	k8s.io/utils v0.0.0-20251002143259-bc988d571ff4
+	pgregory.net/rapid v1.3.0
 	sigs.k8s.io/controller-runtime v0.23.1
 )
 
@@ -297,7 +298,7 @@ require (
 	k8s.io/kube-controller-manager v0.0.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20250910181357-589584f1c912 // indirect
 	k8s.io/kube-proxy v0.0.0 // indirect
-	k8s.io/kube-scheduler v0.0.0 // indirect
+	k8s.io/kube-scheduler v0.0.0
 	k8s.io/kubectl v0.35.4
 	k8s.io/kubelet v0.35.4
 	k8s.io/metrics v0.35.4

@@ -87,7 +87,7 @@ type PodStart struct {
 // Weight is the weight of one score of a provider.
 type Weight struct {
 	// Name is the name of the score.
-	// +kubebuilder:validation:Enum=close;expression;failures;free;latency;packed;price;spread;start;uptime
+	// +kubebuilder:validation:Enum=close;expression;failures;free;latency;packed;preferred;price;spread;start;uptime
 	Name string `json:"name"`
 	// Weight is the weight of the score in the weighted mean of all scores. 0 disables the score.
 	// +kubebuilder:validation:Minimum=0

@@ -19,6 +19,9 @@ const (
 	ProviderLabel = "brokering.liqo.io/provider"
 )
 
+// AnyTopology is the region and the zone of a virtual node behind which are providers of several, or of unknown ones.
+const AnyTopology = "liqo-broker"
+
 // NoProviderAnnotation is on the broker's Node while the broker keeps it unschedulable because pods cannot be assigned
 // to any provider.
 const NoProviderAnnotation = "brokering.liqo.io/no-provider"
@@ -140,6 +143,11 @@ func BrokerAnnotations() []string {
 		TraceparentAnnotation, TriesAnnotation, RemoteNamespaceAnnotation,
 	}
 }
+
+// ConstraintsAnnotation has the node selector and the affinity of a pod that came from a consumer (constraints.Travelling,
+// JSON), which Liqo does not forward. The consumer's virtual kubelet sets it on the ShadowPod. If the owner of the pod
+// has set it, this one is sent instead: Liqo's own virtual kubelet forwards it as every annotation.
+const ConstraintsAnnotation = "brokering.liqo.io/constraints"
 
 // Annotations by which the owner of a pod sets its criteria.
 const (

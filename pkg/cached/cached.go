@@ -14,6 +14,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
 	"github.com/capacitorset/liqo-broker-vk/pkg/cel/values"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/constraints"
 	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
@@ -41,12 +42,33 @@ func Pod(in any) (any, error) {
 	spec := &pod.Spec
 	spec.Containers, spec.InitContainers = Containers(spec.Containers), Containers(spec.InitContainers)
 	spec.EphemeralContainers, spec.Volumes, spec.HostAliases, spec.ImagePullSecrets = nil, nil, nil, nil
-	spec.DNSConfig, spec.Affinity, spec.TopologySpreadConstraints = nil, nil, nil
+	spec.DNSConfig = nil
+	trimConstraints(pod)
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
 		c.Message = untrusted.Cut(c.Message, untrusted.MaxText)
 	}
 	return pod, nil
+}
+
+// TooLargeAnnotation is set on a cached pod whose affinity and topology spread constraints were dropped because they are
+// too large. No object in an API server has it.
+const TooLargeAnnotation = "brokering.liqo.io/constraints-too-large"
+
+// trimConstraints drops the constraints of a pod that are too large to be kept.
+func trimConstraints(pod *corev1.Pod) {
+	delete(pod.Annotations, TooLargeAnnotation)
+	size := 0
+	if pod.Spec.Affinity != nil {
+		size = pod.Spec.Affinity.Size()
+	}
+	for i := range pod.Spec.TopologySpreadConstraints {
+		size += pod.Spec.TopologySpreadConstraints[i].Size()
+	}
+	if size > constraints.MaxSize {
+		pod.Spec.Affinity, pod.Spec.TopologySpreadConstraints = nil, nil
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, TooLargeAnnotation, "true")
+	}
 }
 
 // Containers returns the fields of containers that the broker reads: names, images, requests and restart policies.
@@ -105,6 +127,8 @@ func longest(key string) int {
 		return cel.MaxLength + 1 // So that a longer one is rejected.
 	case v1alpha1.TriesAnnotation:
 		return maxTries
+	case v1alpha1.ConstraintsAnnotation:
+		return constraints.MaxSize + 1 // So that longer ones are rejected.
 	case v1alpha1.PolicyAnnotation, v1alpha1.FailoverAnnotation:
 		return values.MaxText
 	}

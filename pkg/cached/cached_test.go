@@ -69,6 +69,30 @@ func TestAPodKeepsWhatIsRead(t *testing.T) {
 	require.ErrorContains(t, err, "more than 4096")
 }
 
+func TestConstraintsThatAreTooLargeAreDropped(t *testing.T) {
+	withTerms := func(count int) *corev1.Pod {
+		required := &corev1.NodeSelector{}
+		for range count {
+			required.NodeSelectorTerms = append(required.NodeSelectorTerms, corev1.NodeSelectorTerm{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "example.com/key", Operator: corev1.NodeSelectorOpExists}},
+			})
+		}
+		pod := &corev1.Pod{Spec: corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: required,
+		}}}}
+		pod.Annotations = map[string]string{TooLargeAnnotation: "by its owner"}
+		return pod
+	}
+	small, err := Pod(withTerms(200))
+	require.NoError(t, err)
+	require.NotNil(t, small.(*corev1.Pod).Spec.Affinity)
+	require.NotContains(t, small.(*corev1.Pod).Annotations, TooLargeAnnotation)
+	large, err := Pod(withTerms(2000))
+	require.NoError(t, err)
+	require.Nil(t, large.(*corev1.Pod).Spec.Affinity)
+	require.Equal(t, "true", large.(*corev1.Pod).Annotations[TooLargeAnnotation], "the pod is not assigned")
+}
+
 func TestManyAnnotationsAreBoundedTogether(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}}
 	for i := range 250 {

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,8 +17,10 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/backoff"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cached"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/constraints"
 )
 
 // ConsumerOf returns the id of the cluster that a namespace and its pods come from; "" is this one. The label alone is
@@ -102,7 +105,10 @@ func AssignmentOf(pod *corev1.Pod, at scheduler.Place) scheduler.Assignment {
 	if a.Ended {
 		a.App = ""
 		delete(a.Requests, corev1.ResourcePods)
+		return a
 	}
+	own, _ := constraintsOf(pod) // A pod with invalid ones repels no others.
+	a.Peer = constraints.PeerOf(pod, own)
 	return a
 }
 
@@ -223,8 +229,24 @@ func (c *Criteria) Pod(pod *corev1.Pod, namespace *corev1.Namespace) *scheduler.
 		Account: AccountOf(pod, namespace), First: pod.Annotations[v1alpha1.AssignedAtAnnotation] == "",
 		Labels: pod.Labels, Annotations: pod.Annotations, App: appOf(pod),
 		Requests: resources.PodRequests(&pod.Spec), Expression: c.Filter, Selections: c.Selections,
-		Refused: backoff.Of(pod).Until(),
+		Refused: backoff.Of(pod).Until(), Constraints: c.Constraints, Peer: constraints.PeerOf(pod, c.Constraints),
 	}
+}
+
+// constraintsOf returns the constraints of a pod, including those that its consumer has sent.
+func constraintsOf(pod *corev1.Pod) (*constraints.Constraints, error) {
+	if pod.Annotations[cached.TooLargeAnnotation] != "" {
+		return nil, fmt.Errorf("affinity and topology spread constraints have more than %d bytes", constraints.MaxSize)
+	}
+	text := pod.Annotations[v1alpha1.ConstraintsAnnotation]
+	if text == "" {
+		return constraints.Of(pod, nil), nil
+	}
+	sent, err := constraints.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("annotation %s: %w", v1alpha1.ConstraintsAnnotation, err)
+	}
+	return constraints.Of(pod, sent), nil
 }
 
 // Condition returns the condition of a pod of a type; nil if it has none.

@@ -11,6 +11,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/constraints"
 )
 
 func TestTheApplicationOfAPod(t *testing.T) {
@@ -93,6 +94,9 @@ func TestWhatAPodTakes(t *testing.T) {
 			if tc.want == nil {
 				require.Empty(t, at)
 				return
+			}
+			if !tc.want.Ended {
+				tc.want.Peer = constraints.PeerOf(pod, nil)
 			}
 			require.Equal(t, *tc.want, AssignmentOf(pod, at))
 		})

@@ -21,6 +21,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/constraints"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
 	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
@@ -33,7 +34,9 @@ type Criteria struct {
 	Selections []scheduler.Selection
 	// Filter is the pod's own; nil if it has none.
 	Filter *cel.Program
-	Rules  Rules
+	// Constraints are the pod's own; nil if it has none.
+	Constraints *constraints.Constraints
+	Rules       Rules
 }
 
 // Rules define when a pod is moved, by its annotations and its policy.
@@ -109,6 +112,9 @@ func (p *Policies) read(c *Criteria, ranked Ranking, pod *corev1.Pod, namespace 
 		}
 	}
 	c.Selections = ranked.selectionsOf(ConsumerOf(namespace))
+	if c.Constraints, err = constraintsOf(pod); err != nil {
+		return err
+	}
 	switch mode := v1alpha1.FailoverMode(pod.Annotations[v1alpha1.FailoverAnnotation]); mode {
 	case "":
 	case v1alpha1.FailoverMove, v1alpha1.FailoverNever:

@@ -112,8 +112,11 @@ func (pr *podReflector) decorators(cfg *Config, clients connect.Clients, retries
 	}
 	b := pr.forwarder
 	all := []decorator{
-		pr.addresses.Namespaced,  // Remote pods show the addresses by which this cluster reaches them.
-		local(podspec.Completed), // ShadowPods have the fields that the provider's API server requires.
+		pr.addresses.Namespaced, // Remote pods show the addresses by which this cluster reaches them.
+		func(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedReflectorFactoryFunc {
+			// ShadowPods have the fields that the provider's API server requires, and the constraints for a broker.
+			return podspec.Completed(b == nil, pr.local, next)
+		},
 		func(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedReflectorFactoryFunc {
 			return podlife.Ended(b != nil, pr.local, next) // The end of a remote pod is the end of its local pod.
 		},

@@ -254,6 +254,6 @@ func mergeNotReflected(patch *offloadingv1beta1.OffloadingPatch, labels, annotat
 		v1alpha1.AddressAnnotation)
 	merged.AnnotationsNotReflected = append(merged.AnnotationsNotReflected, v1alpha1.BrokerAnnotations()...)
 	merged.AnnotationsNotReflected = append(merged.AnnotationsNotReflected, v1alpha1.RootAnnotations()...)
-	merged.AnnotationsNotReflected = append(merged.AnnotationsNotReflected, v1alpha1.PodUIDAnnotation)
+	merged.AnnotationsNotReflected = append(merged.AnnotationsNotReflected, v1alpha1.PodUIDAnnotation, v1alpha1.ConstraintsAnnotation)
 	return merged
 }

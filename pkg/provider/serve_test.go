@@ -59,7 +59,7 @@ func TestMergeNotReflected(t *testing.T) {
 		"brokering.liqo.io/moving-from-provider", "brokering.liqo.io/unreachable-since", "brokering.liqo.io/traceparent",
 		"brokering.liqo.io/tries", "brokering.liqo.io/remote-namespace",
 		"brokering.liqo.io/root-ip", "brokering.liqo.io/root-cid", "brokering.liqo.io/remote-ip", "brokering.liqo.io/inner-ip",
-		"brokering.liqo.io/released", "brokering.liqo.io/not-forwarded", "brokering.liqo.io/pod-uid",
+		"brokering.liqo.io/released", "brokering.liqo.io/not-forwarded", "brokering.liqo.io/pod-uid", "brokering.liqo.io/constraints",
 	}
 	patch := &offloadingv1beta1.OffloadingPatch{LabelsNotReflected: []string{"l1"}}
 	require.Equal(t, &offloadingv1beta1.OffloadingPatch{

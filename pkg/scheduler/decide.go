@@ -18,6 +18,7 @@ type Decision struct{ verdict.Result }
 func (s *State) Decide(now time.Time, pod *Pod, policy *Policy) (d Decision) {
 	// 1. Read the pod's requests and the policy's weights.
 	c := s.newCycle(now, pod, policy)
+	c.beginConstraints(s)
 	c.beginCriteria()
 	d.Verdicts = make([]verdict.Verdict, len(s.providers))
 
@@ -25,7 +26,7 @@ func (s *State) Decide(now time.Time, pod *Pod, policy *Policy) (d Decision) {
 	for i, p := range s.providers {
 		v := &d.Verdicts[i]
 		*v = verdict.Verdict{Provider: p.ID, Several: len(p.slices) > 1}
-		if c.filterProvider(p, v) && c.filterSlices(p, v) && c.filterCriteria(p, v) {
+		if c.filterProvider(p, v) && c.filterConstraints(p, v) && c.filterSlices(p, v) && c.filterCriteria(p, v) {
 			c.addCandidate(p, v)
 		}
 	}
@@ -63,6 +64,8 @@ type cycle struct {
 	variables        *cel.Variables
 	requestsVariable podVariable
 	trials           [trialCount]trial
+
+	constraints constrained
 }
 
 // addCandidate adds a provider that passed all filters, with the inputs of its scores.
@@ -73,6 +76,9 @@ func (c *cycle) addCandidate(p *provider, v *verdict.Verdict) {
 	}
 	if c.round.Reads(score.App) {
 		candidate.AppPods, candidate.DomainPods = c.appPods(p)
+	}
+	if c.round.Reads(score.Preferred) {
+		candidate.Preferred = c.preferred(p)
 	}
 	c.round.Add(candidate)
 }
@@ -103,6 +109,9 @@ func (s *State) newCycle(now time.Time, pod *Pod, policy *Policy) *cycle {
 			c.own = own.load
 		}
 		available |= score.App
+	}
+	if pod.Constraints.Prefers() {
+		available |= score.Preferred
 	}
 	c.round = score.NewRound(c.policy.Weights, c.policy.UptimeWindow, available)
 	if c.round.Reads(score.App) {

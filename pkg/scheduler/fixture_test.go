@@ -51,7 +51,7 @@ func attributes(pairs ...string) func(*Provider) {
 	return func(p *Provider) { p.Attributes = mapOf(pairs) }
 }
 
-func labels(pairs ...string) func(*Provider) {
+func labelled(pairs ...string) func(*Provider) {
 	return func(p *Provider) { p.Labels = mapOf(pairs) }
 }
 

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
 	"github.com/capacitorset/liqo-broker-vk/pkg/cel/values"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
@@ -115,14 +116,25 @@ func providerFilter(p *Provider) verdict.Filter {
 	return verdict.Passed
 }
 
-// domain returns the provider's value of a topology key, false if it has none. An attribute, which
-// an administrator sets, comes before a label, which the provider advertises.
+// domain returns the provider's value of a topology key, false if it has none. An attribute, which an administrator
+// sets, comes before a label, which the provider advertises. The attributes and labels region, zone, arch and os stand
+// for the well-known labels of Nodes, too, and Liqo's label for the region of a cluster. By the key ProviderLabel each
+// provider is a domain of its own.
 func (p *provider) domain(key string) (string, bool) {
-	value, has := p.Attributes[key]
-	if !has {
-		value, has = p.Labels[key]
+	if key == v1alpha1.ProviderLabel {
+		return p.ID, true
 	}
-	return value, has
+	for _, from := range [...]map[string]string{p.Attributes, p.Labels} {
+		if value, has := from[key]; has {
+			return value, true
+		}
+		for _, name := range standsFor[key] {
+			if value, has := from[name]; has {
+				return value, true
+			}
+		}
+	}
+	return "", false
 }
 
 // Price returns the provider's price; false if it is unknown or not a decimal number.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/constraints"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
 )
 
@@ -31,6 +32,9 @@ type Pod struct {
 	App string
 	// Requests are the result of PodRequests.
 	Requests resources.Amounts
+	// Constraints are the pod's own; nil is none. Peer is the pod as the constraints of others see it.
+	Constraints *constraints.Constraints
+	Peer        *constraints.Peer
 	// Refused has, by VirtualNode, the end of the pod's back-off there; the key "" is for all VirtualNodes without an
 	// entry.
 	Refused map[string]time.Time

@@ -288,7 +288,7 @@ func TestContributionsAddUp(t *testing.T) {
 }
 
 func TestDecisionsDoNotWriteTheState(t *testing.T) {
-	s := stateOf(ready("q", labels("zone", "a")), ready("r"))
+	s := stateOf(ready("q", labelled("zone", "a")), ready("r"))
 	place(s, "r", 2)
 	policy := &Policy{
 		Filter: filterOf(t, "provider.resources.free.size() > 1"), TopologyKey: "zone",

@@ -6,6 +6,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/constraints"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
@@ -91,6 +92,8 @@ type Assignment struct {
 	Account Account
 	// App is the pod's application, as in Pod.
 	App string
+	// Peer is the pod as the constraints of others see it; nil if the amounts are not a running pod's.
+	Peer *constraints.Peer
 	// Requests are the amounts that it uses. Without "pods" they use capacity, but count as no pod.
 	Requests resources.Amounts
 	// Ended means that the pod has ended: only the slice's quota still counts it.

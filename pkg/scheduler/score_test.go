@@ -134,7 +134,7 @@ func TestScores(t *testing.T) {
 		"spread over a label or attribute counts its providers together": {
 			plugin: "spread",
 			providers: []Provider{
-				ready("q", labels("zone", "a")), ready("r", labels("zone", "b"), attributes("zone", "a")),
+				ready("q", labelled("zone", "a")), ready("r", labelled("zone", "b"), attributes("zone", "a")),
 				ready("s", attributes("zone", "b")), ready("t"),
 			},
 			policy: &Policy{TopologyKey: "zone"}, pod: asking(app),
@@ -144,8 +144,8 @@ func TestScores(t *testing.T) {
 		"spread counts pods on providers that take no more": {
 			plugin: "spread",
 			providers: []Provider{
-				ready("q", labels("zone", "a"), func(p *Provider) { p.Cordoned = true }),
-				ready("r", labels("zone", "a")), ready("s", labels("zone", "b")),
+				ready("q", labelled("zone", "a"), func(p *Provider) { p.Cordoned = true }),
+				ready("r", labelled("zone", "a")), ready("s", labelled("zone", "b")),
 			},
 			policy: &Policy{TopologyKey: "zone"}, pod: asking(app),
 			state:  func(s *State) { place(s, "q", 2) },

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -42,6 +43,9 @@ func (s *State) Snapshot(pod *Pod) *State {
 			copied.apps[pod.App][loadOf(l)] = count
 		}
 	}
+	if of := s.peersRead(pod); of != nil {
+		copied.peers = map[string]*peers{pod.Namespace: {pods: maps.Clone(of.pods), repelling: of.repelling}}
+	}
 	if own, assigned := s.assignments[pod.holder()]; assigned {
 		own.load = loadOf(own.load)
 		own.account = Account{} // No decision reads the sums of accounts.
@@ -58,6 +62,7 @@ func (s *State) Confirm(now time.Time, pod *Pod, policy *Policy, d *Decision) {
 		return
 	}
 	c := s.newCycle(now, pod, policy)
+	c.beginConstraints(s)
 	d.Provider, d.VirtualNode, d.Score = "", "", 0
 	for {
 		var best *verdict.Verdict
@@ -72,7 +77,7 @@ func (s *State) Confirm(now time.Time, pod *Pod, policy *Policy, d *Decision) {
 		now := verdict.Verdict{Provider: best.Provider, Filter: verdict.NothingGranted, Several: best.Several}
 		if i, exists := s.find(best.Provider); exists {
 			now.Filter = verdict.Passed
-			if p := s.providers[i]; c.filterProvider(p, &now) && c.filterSlices(p, &now) {
+			if p := s.providers[i]; c.filterProvider(p, &now) && c.filterConstraints(p, &now) && c.filterSlices(p, &now) {
 				best.VirtualNode = now.VirtualNode
 				d.Provider, d.VirtualNode, d.Score = best.Provider, best.VirtualNode, best.Total
 				return

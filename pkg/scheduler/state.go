@@ -22,6 +22,8 @@ type State struct {
 	assignments map[Holder]assignment
 	// apps has, by application, the number of its pods in each load.
 	apps map[string]map[*load]int
+	// peers has the pods that the constraints of others read, by namespace.
+	peers map[string]*peers
 	// accounts and consumers are the sums of the assignments by account, and by consumer.
 	accounts  map[Account]*taken
 	consumers map[string]*taken
@@ -46,6 +48,8 @@ type assignment struct {
 	requests []amounts.Request
 	ended    bool
 	account  Account
+	// namespace is the key in peers; "" if the pod is not in there.
+	namespace string
 }
 
 // NewState returns a State without providers.
@@ -55,6 +59,7 @@ func NewState() *State {
 		loads:       make(map[Place]*load),
 		assignments: make(map[Holder]assignment),
 		apps:        make(map[string]map[*load]int),
+		peers:       make(map[string]*peers),
 		accounts:    make(map[Account]*taken),
 		consumers:   make(map[string]*taken),
 	}
@@ -121,6 +126,10 @@ func (s *State) Assign(a Assignment) {
 			to.ended = to.ended.Add(r.Number, r.Amount)
 		}
 	}
+	if a.Peer != nil && a.Place != (Place{}) {
+		kept.namespace = a.Peer.Namespace
+		s.addPeer(holder, a.Peer, a.Provider)
+	}
 	s.assignments[holder] = kept
 	if a.App == "" {
 		return
@@ -138,6 +147,7 @@ func (s *State) Release(of Holder) {
 		return
 	}
 	delete(s.assignments, of)
+	s.removePeer(of, kept.namespace)
 	from := kept.load
 	from.assignments--
 	for _, r := range kept.requests {

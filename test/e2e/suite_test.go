@@ -83,6 +83,7 @@ func TestFederation(t *testing.T) {
 	})
 	oneByOne(t, "placing", []scenario{
 		{"a criterion of a consumer is obeyed", b.criterion},
+		{"constraints of pods are about providers", b.constrained},
 		{"a pod too large is placed when a provider grows", b.grows},
 		{"a slice with GPUs is for pods that request them", b.slices},
 		{"a pod moves from slice to slice", b.betweenSlices},

@@ -44,7 +44,9 @@ func memoryOf(current, forged *corev1.Node) *memory {
 		Node: current.Name, Unschedulable: current.Spec.Unschedulable, NoProvider: marked, Labels: maps.Clone(current.Labels),
 	}
 	for key := range forged.Labels {
-		delete(m.Labels, key)
+		if !slices.Contains(topology, key) || current.Labels[key] == v1alpha1.AnyTopology {
+			delete(m.Labels, key)
+		}
 	}
 	for _, taint := range current.Spec.Taints {
 		prefix, _, _ := strings.Cut(taint.Key, "/")
@@ -65,7 +67,7 @@ func (m *memory) restore(forged *corev1.Node) {
 		metav1.SetMetaDataAnnotation(&forged.ObjectMeta, v1alpha1.NoProviderAnnotation, "true")
 	}
 	for key, value := range m.Labels {
-		if _, own := forged.Labels[key]; !own {
+		if _, own := forged.Labels[key]; !own || slices.Contains(topology, key) {
 			forged.Labels[key] = value
 		}
 	}

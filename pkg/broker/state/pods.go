@@ -369,7 +369,7 @@ func (f *Federation) Assume(of *scheduler.Pod, policy *scheduler.Policy) schedul
 	p.assumed, p.startCounted, p.runningSeen = true, false, false
 	p.mayRun, p.shown, p.remaking = true, false, false // It may be forwarded before the cache shows it.
 	at := scheduler.Place{Provider: d.Provider, VirtualNode: d.VirtualNode}
-	f.assign(scheduler.Assignment{UID: of.UID, Place: at, App: of.App, Requests: of.Requests})
+	f.assign(scheduler.Assignment{UID: of.UID, Place: at, App: of.App, Peer: of.Peer, Requests: of.Requests})
 	f.endReservationFor(of.UID)
 	if chosen := f.providers[d.Provider]; chosen != nil {
 		chosen.assignments++

@@ -8,13 +8,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state/queue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/constraints"
 )
 
 // try decides about a pod of so many thousandths of a CPU.
@@ -243,4 +246,42 @@ func BenchmarkWake(bench *testing.B) {
 		f.try("short", 1000, nil)
 		f.Wake(false)
 	}
+}
+
+// A pod that waits because of the places of others is tried when one of them is assigned or gone, although no capacity
+// became free: a spread lets it in once the other domains have more pods.
+func TestPodsThatWaitForOthersAreWokenWhenOthersMove(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := withProviders("a", "b")
+		web := func(name string, alone bool) *scheduler.Pod {
+			of := newPod(name, "100m")
+			of.Labels = map[string]string{"app": "web"}
+			if alone {
+				of.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+					RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+						TopologyKey: v1alpha1.ProviderLabel, LabelSelector: &metav1.LabelSelector{MatchLabels: of.Labels},
+					}},
+				}}
+			}
+			own := constraints.Of(of, nil)
+			return &scheduler.Pod{
+				UID: of.UID, Namespace: of.Namespace, Name: name, Labels: of.Labels, Requests: resources.PodRequests(&of.Spec),
+				Constraints: own, Peer: constraints.PeerOf(of, own),
+			}
+		}
+		require.NotEmpty(t, f.Assume(web("one", true), nil).VirtualNode)
+		require.NotEmpty(t, f.Assume(web("two", true), nil).VirtualNode)
+		require.Empty(t, f.Assume(web("three", true), nil).VirtualNode)
+		require.Empty(t, f.try("full", 5000, nil))
+		f.Wake(false)
+		require.Empty(t, f.woken(), "nothing changed")
+
+		require.NotEmpty(t, f.try("other", 100, nil))
+		require.Equal(t, []string{"three"}, f.woken(), "the place of another pod counts in its constraints")
+		require.Empty(t, f.Assume(web("three", true), nil).VirtualNode)
+		f.gone("two")
+		require.Equal(t, []string{"three"}, f.woken())
+		require.NotEmpty(t, f.Assume(web("three", true), nil).VirtualNode)
+		require.Empty(t, f.woken())
+	})
 }

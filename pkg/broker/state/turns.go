@@ -107,8 +107,16 @@ func (f *Federation) release(of scheduler.Holder) {
 	f.grow(of, nil)
 	if at := f.scheduler.PlaceOf(of); at != (scheduler.Place{}) {
 		f.queue.Open(at)
+		f.movePeer(of)
 	}
 	f.scheduler.Release(of)
+}
+
+// movePeer records that a pod is at another place than before, or gone.
+func (f *Federation) movePeer(of scheduler.Holder) {
+	if p := f.pods[of.UID]; p != nil && of.Use == "" {
+		f.queue.MovePeer(p.name.Namespace)
+	}
 }
 
 // grow records that a consumer has more left of its grants when a holder takes other amounts than before.
@@ -127,8 +135,11 @@ func (f *Federation) assign(a scheduler.Assignment) {
 		a.App = ""
 	}
 	f.grow(a.Holder(), a.Requests)
-	if at := f.scheduler.PlaceOf(a.Holder()); at != (scheduler.Place{}) && at != a.Place {
-		f.queue.Open(at)
+	if at := f.scheduler.PlaceOf(a.Holder()); at != a.Place {
+		if at != (scheduler.Place{}) {
+			f.queue.Open(at)
+		}
+		f.movePeer(a.Holder())
 	}
 	f.scheduler.Assign(a)
 }

@@ -28,6 +28,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/transform"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/constraints"
 	"github.com/capacitorset/liqo-broker-vk/pkg/tracing"
 )
 
@@ -66,6 +67,8 @@ func (f *Forwarder) create(ctx context.Context, pods corev1listers.PodNamespaceL
 	if !f.View.ForwardTokens {
 		shadow = withoutTokens(shadow)
 	}
+	shadow = shadow.DeepCopy()
+	shadow.Spec.Pod.TopologySpreadConstraints = constraints.WithinProvider(shadow.Spec.Pod.TopologySpreadConstraints)
 	pod, err := pods.Get(shadow.Name)
 	if err != nil {
 		return nil, fmt.Errorf("pod %s is no longer assigned to VirtualNode %s: %w", shadow.Name, f.View.VirtualNode, err)

@@ -130,3 +130,27 @@ func TestARefusalOfTheOwnAPIServerIsNoneOfTheProvider(t *testing.T) {
 		require.Equal(t, "get", action.GetVerb())
 	}
 }
+
+// TestAProviderOnlyPrefersToSpreadOverZones checks the ShadowPod that a provider gets: its Nodes may have no zones.
+func TestAProviderOnlyPrefersToSpreadOverZones(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "a", UID: "a", Labels: map[string]string{v1alpha1.VirtualNodeLabel: "v1"},
+	}}
+	kube := kubefake.NewClientset(pod)
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	require.NoError(t, indexer.Add(pod))
+	f := &Forwarder{
+		View: View{VirtualNode: "v1"}, Clock: clock.RealClock{}, Log: logr.Discard(),
+		Pods: func(namespace string) corev1client.PodInterface { return kube.CoreV1().Pods(namespace) },
+	}
+	shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns-home", Name: "a"}}
+	shadow.Spec.Pod.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+		TopologyKey: corev1.LabelTopologyZone, MaxSkew: 1, WhenUnsatisfiable: corev1.DoNotSchedule,
+	}}
+	there := liqofake.NewSimpleClientset().OffloadingV1beta1()
+	created, err := f.create(t.Context(), corev1listers.NewPodLister(indexer).Pods("ns"),
+		timely{ShadowPodInterface: there.ShadowPods("ns-home")}, shadow, metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.Equal(t, corev1.ScheduleAnyway, created.Spec.Pod.TopologySpreadConstraints[0].WhenUnsatisfiable)
+	require.Equal(t, corev1.DoNotSchedule, shadow.Spec.Pod.TopologySpreadConstraints[0].WhenUnsatisfiable)
+}

@@ -13,11 +13,13 @@ import (
 // Input is data of candidates that is not available in every decision, or takes time to compute.
 type Input uint8
 
-// The inputs: the free capacity, the pods of the pod's application, and the points of the policy's expression.
+// The inputs: the free capacity, the pods of the pod's application, the points of the policy's expression, and how far
+// the pod's preferred constraints are met.
 const (
 	Free Input = 1 << iota
 	App
 	Expression
+	Preferred
 )
 
 // NoDomain is the DomainPods of a provider that is in no domain.
@@ -34,6 +36,8 @@ type Candidate struct {
 	// AppPods are the pods of the application at the provider, DomainPods the ones in its domain.
 	AppPods, DomainPods int
 	Expression          verdict.Points
+	// Preferred is how far the pod's preferred constraints are met, 0 to 1.
+	Preferred float64
 }
 
 // Measured are the points that a provider's KPIs give, by uptime window and by plugin.

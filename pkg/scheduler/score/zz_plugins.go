@@ -10,6 +10,7 @@ var plugins = [...]plugin{
 	freePlugin,
 	latencyPlugin,
 	packedPlugin,
+	preferredPlugin,
 	pricePlugin,
 	spreadPlugin,
 	startPlugin,

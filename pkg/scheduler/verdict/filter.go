@@ -16,6 +16,10 @@ const (
 	NotOffloaded
 	NotSelected
 	NotNamed
+	// NodeAffinity, TopologySpread and PodAffinity are the pod's own constraints (package constraints).
+	NodeAffinity
+	TopologySpread
+	PodAffinity
 	// NothingGranted: the provider has no slice.
 	NothingGranted
 
@@ -51,6 +55,9 @@ var filterNames = [...]string{
 	NotOffloaded:      "namespace not offloaded",
 	NotSelected:       "not selected by its consumer",
 	NotNamed:          "not named by the policy",
+	NodeAffinity:      "node affinity",
+	TopologySpread:    "topology spread",
+	PodAffinity:       "pod affinity",
 	NothingGranted:    "nothing granted",
 	ServesAnotherNode: "virtual kubelet serves another node",
 	NameNotUnique:     "VirtualNode name not unique",

@@ -42,10 +42,13 @@ func (v *Verdict) Contributions() []Contribution {
 	return contributions
 }
 
-// Reason returns the filter that the provider failed as text: "insufficient cpu".
+// Reason returns the filter that the provider failed as text: "insufficient cpu", "region not in [eu]".
 func (v *Verdict) Reason() string {
-	if v.Filter == Insufficient {
+	switch v.Filter {
+	case Insufficient:
 		return Insufficient.String() + " " + v.Detail
+	case NodeAffinity, TopologySpread, PodAffinity:
+		return v.Detail
 	}
 	return v.Filter.String()
 }

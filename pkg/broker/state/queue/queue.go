@@ -3,11 +3,13 @@ package queue
 import (
 	"cmp"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
@@ -68,6 +70,9 @@ func (p *Pod) Demand() scheduler.Demand { return p.demand }
 // LacksRoom reports whether a provider lacked only free capacity when the pod was tried last.
 func (p *Pod) LacksRoom() bool { return slices.ContainsFunc(p.filters, lacksRoom) }
 
+// ofPeers reports whether a filter depends on the places of other pods.
+func ofPeers(f verdict.Filter) bool { return f == verdict.TopologySpread || f == verdict.PodAffinity }
+
 // FullProviders returns these providers.
 func (p *Pod) FullProviders() []string {
 	var full []string
@@ -89,12 +94,22 @@ type Queue struct {
 	// last change there; changes is the last number.
 	openings map[scheduler.Place]uint64
 	changes  uint64
+	// peers has the number of the last change of the places of pods, by namespace.
+	peers map[string]uint64
 	// triedOn are the ids of the providers of the last try.
 	triedOn []string
 }
 
 // New returns a Queue without changes.
-func New() *Queue { return &Queue{openings: map[scheduler.Place]uint64{}} }
+func New() *Queue {
+	return &Queue{openings: map[scheduler.Place]uint64{}, peers: map[string]uint64{}}
+}
+
+// MovePeer records that a pod of a namespace was assigned, or is gone: it counts in the constraints of others there.
+func (q *Queue) MovePeer(namespace string) {
+	q.changes++
+	q.peers[namespace] = q.changes
+}
 
 // Open records that a VirtualNode may accept more pods. It returns the number of the change.
 func (q *Queue) Open(at scheduler.Place) uint64 {
@@ -184,18 +199,21 @@ func (at *Opening) concerns(p *Pod, change uint64) bool {
 	return changed
 }
 
-// Wake returns the pods to try now, longest waiting first: pods that were not tried for too long, and pods that a
-// change concerns and that fit now. No more pods are woken than fit into the free capacity: more means that others may
+// Wake returns the pods to try now, longest waiting first: pods that were not tried for too long, pods whose constraints
+// read the places of pods that have changed, and pods that a change concerns and that fit now. No more pods are woken than fit into the free capacity: more means that others may
 // follow, if these do not use it. opening returns false for a VirtualNode that cannot be assigned pods.
 func (q *Queue) Wake(pods []*Pod, now time.Time, opening func(scheduler.Place) (Opening, bool)) (woken []*Pod, more bool) {
 	var waiting []*Pod
+	namespaces := sets.New[string]()
 	for _, p := range pods {
-		if p.again || !p.retryAt.After(now) {
+		namespaces.Insert(p.Name.Namespace)
+		if p.again || !p.retryAt.After(now) || p.seen < q.peers[p.Name.Namespace] && slices.ContainsFunc(p.filters, ofPeers) {
 			woken = append(woken, p)
 		} else {
 			waiting = append(waiting, p)
 		}
 	}
+	maps.DeleteFunc(q.peers, func(namespace string, _ uint64) bool { return !namespaces.Has(namespace) })
 	woken, more = q.wakeForOpenings(waiting, woken, opening)
 	slices.SortFunc(woken, Compare)
 	for _, p := range woken {

@@ -97,7 +97,7 @@ func identity(o metav1.Object) metav1.ObjectMeta {
 // trimShadowPod is trimPod for a ShadowPod. It also hides the label with which the provider's webhook records the
 // creator (pkg/webhooks/shadowpod). Liqo's pod reflector removes every label that the pod itself does not have: it
 // would update the ShadowPod, the webhook would put the label back, and so on each time the pod is reconciled, with the
-// resulting conflicts. The annotation with the UID of the pod is hidden for the same reason.
+// resulting conflicts. The annotations with the UID of the pod and with its constraints are hidden for the same reason.
 func trimShadowPod(obj any) (any, error) {
 	shadow, ok := obj.(*offloadingv1beta1.ShadowPod)
 	if !ok {
@@ -113,6 +113,10 @@ func trimShadowPod(obj any) (any, error) {
 		HidePodUID(&trimmed, types.UID(uid))
 		trimmed.Annotations = maps.Clone(shadow.Annotations)
 		delete(trimmed.Annotations, v1alpha1.PodUIDAnnotation)
+	}
+	if _, sent := trimmed.Annotations[v1alpha1.ConstraintsAnnotation]; sent {
+		trimmed.Annotations = maps.Clone(trimmed.Annotations)
+		delete(trimmed.Annotations, v1alpha1.ConstraintsAnnotation)
 	}
 	return &trimmed, nil
 }

@@ -1,0 +1,79 @@
+package constraints
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
+)
+
+func TestAPodWithoutConstraintsHasNone(t *testing.T) {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{
+		NodeName: "broker", NodeSelector: map[string]string{corev1.LabelHostname: "broker"},
+		Affinity: &corev1.Affinity{
+			NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				// As Liqo's webhook adds it.
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{
+					Key: "liqo.io/type", Operator: corev1.NodeSelectorOpIn, Values: []string{"virtual-node"},
+				}}}},
+			}},
+			PodAffinity: &corev1.PodAffinity{}, PodAntiAffinity: &corev1.PodAntiAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+					{TopologyKey: corev1.LabelHostname},
+					{TopologyKey: corev1.LabelTopologyZone, Namespaces: []string{"another"}},
+					{TopologyKey: corev1.LabelTopologyZone, NamespaceSelector: &metav1.LabelSelector{}},
+				},
+			},
+		},
+		TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{TopologyKey: corev1.LabelHostname}},
+	}}
+	require.Nil(t, Of(pod, nil))
+	require.Nil(t, Of(pod, &Travelling{}))
+}
+
+func TestThePodsOwnValuesOfLabelKeysCount(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web", "rev": "1"}}}
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+		TopologyKey: "zone", LabelSelector: selector, MatchLabelKeys: []string{"rev", "absent"},
+	}}
+	pod.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+			TopologyKey: "zone", LabelSelector: selector, MismatchLabelKeys: []string{"rev"},
+		}},
+	}}
+	c := Of(pod, nil)
+	same, other := labels.Set{"app": "web", "rev": "1"}, labels.Set{"app": "web", "rev": "2"}
+	require.True(t, c.Spread[0].Selector.Matches(same))
+	require.False(t, c.Spread[0].Selector.Matches(other))
+	require.False(t, c.AntiAffinity[0].Selects(same))
+	require.True(t, c.AntiAffinity[0].Selects(other))
+}
+
+func TestWhatAConsumerSendsCountsAsWell(t *testing.T) {
+	sent, err := Parse(`{"nodeSelector": {"tier": "gold"}}`)
+	require.NoError(t, err)
+	c := Of(&corev1.Pod{Spec: corev1.PodSpec{NodeSelector: map[string]string{"disk": "ssd"}}}, sent)
+	require.Len(t, c.Required, 2, "both are to be met")
+
+	_, err = Parse("{")
+	require.ErrorContains(t, err, "not JSON")
+	_, err = Parse(strings.Repeat(" ", MaxSize+1))
+	require.ErrorContains(t, err, "longer than 16384 bytes")
+}
+
+func TestAProviderPrefersToSpreadWithin(t *testing.T) {
+	given := []corev1.TopologySpreadConstraint{
+		{TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule, MinDomains: ptr.To[int32](2)},
+		{TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule, MinDomains: ptr.To[int32](2)},
+	}
+	within := WithinProvider(given)
+	require.Equal(t, corev1.ScheduleAnyway, within[0].WhenUnsatisfiable)
+	require.Nil(t, within[0].MinDomains, "an API server rejects it with ScheduleAnyway")
+	require.Equal(t, given[1], within[1])
+	require.Equal(t, corev1.DoNotSchedule, given[0].WhenUnsatisfiable, "the cache's pod does not change")
+}

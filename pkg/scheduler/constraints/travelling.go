@@ -1,0 +1,159 @@
+package constraints
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+)
+
+// Travelling are the constraints of a pod that Liqo does not forward to the next cluster. The virtual kubelet sends them
+// in v1alpha1.ConstraintsAnnotation.
+type Travelling struct {
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	Affinity     *corev1.Affinity  `json:"affinity,omitempty"`
+}
+
+// Parse reads Travelling constraints, of MaxSize bytes at most.
+func Parse(text string) (*Travelling, error) {
+	if len(text) > MaxSize {
+		return nil, fmt.Errorf("longer than %d bytes", MaxSize)
+	}
+	var t Travelling
+	if err := json.Unmarshal([]byte(text), &t); err != nil {
+		return nil, fmt.Errorf("not JSON of a node selector and an affinity: %w", err)
+	}
+	return &t, nil
+}
+
+// Annotation returns the value of v1alpha1.ConstraintsAnnotation for the next cluster: the pod's own, if its owner has
+// set it, or else its constraints without those about its Node; "" if there are none.
+func Annotation(pod *corev1.Pod) string {
+	if own := pod.Annotations[v1alpha1.ConstraintsAnnotation]; own != "" {
+		return own
+	}
+	t := Travelling{Affinity: affinityOf(pod)}
+	for key, value := range pod.Spec.NodeSelector {
+		if !nodeOf(pod).Has(key) {
+			if t.NodeSelector == nil {
+				t.NodeSelector = map[string]string{}
+			}
+			t.NodeSelector[key] = value
+		}
+	}
+	if t.NodeSelector == nil && t.Affinity == nil {
+		return ""
+	}
+	text, err := json.Marshal(t)
+	if err != nil {
+		return "" // Strings and numbers can always be marshalled.
+	}
+	return string(text)
+}
+
+// affinityOf returns the pod's affinity without the parts that are about its Node or other namespaces; nil if nothing is
+// left.
+func affinityOf(pod *corev1.Pod) *corev1.Affinity {
+	own := pod.Spec.Affinity
+	if own == nil {
+		return nil
+	}
+	var left corev1.Affinity
+	if own.NodeAffinity != nil {
+		left.NodeAffinity = nodeAffinityOf(pod, own.NodeAffinity)
+	}
+	if of := own.PodAffinity; of != nil {
+		required := leftTerms(pod, of.RequiredDuringSchedulingIgnoredDuringExecution)
+		if preferred := leftWeighted(pod, of.PreferredDuringSchedulingIgnoredDuringExecution); len(required)+len(preferred) > 0 {
+			left.PodAffinity = &corev1.PodAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: required, PreferredDuringSchedulingIgnoredDuringExecution: preferred,
+			}
+		}
+	}
+	if of := own.PodAntiAffinity; of != nil {
+		required := leftTerms(pod, of.RequiredDuringSchedulingIgnoredDuringExecution)
+		if preferred := leftWeighted(pod, of.PreferredDuringSchedulingIgnoredDuringExecution); len(required)+len(preferred) > 0 {
+			left.PodAntiAffinity = &corev1.PodAntiAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: required, PreferredDuringSchedulingIgnoredDuringExecution: preferred,
+			}
+		}
+	}
+	if left == (corev1.Affinity{}) {
+		return nil
+	}
+	return &left
+}
+
+func nodeAffinityOf(pod *corev1.Pod, own *corev1.NodeAffinity) *corev1.NodeAffinity {
+	var left corev1.NodeAffinity
+	if required := own.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
+		if terms := leftNodeTerms(pod, required.NodeSelectorTerms); len(terms) > 0 {
+			left.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: terms}
+		}
+	}
+	for i := range own.PreferredDuringSchedulingIgnoredDuringExecution {
+		preferred := own.PreferredDuringSchedulingIgnoredDuringExecution[i]
+		if expressions, possible := leftExpressions(pod, &preferred.Preference); possible && len(expressions) > 0 {
+			preferred.Preference = corev1.NodeSelectorTerm{MatchExpressions: expressions}
+			left.PreferredDuringSchedulingIgnoredDuringExecution = append(left.PreferredDuringSchedulingIgnoredDuringExecution, preferred)
+		}
+	}
+	if left.RequiredDuringSchedulingIgnoredDuringExecution == nil && left.PreferredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	return &left
+}
+
+// leftNodeTerms returns the terms that the pod's Node meets; none if it meets one of them wholly by itself.
+func leftNodeTerms(pod *corev1.Pod, terms []corev1.NodeSelectorTerm) (left []corev1.NodeSelectorTerm) {
+	for i := range terms {
+		expressions, possible := leftExpressions(pod, &terms[i])
+		switch {
+		case !possible:
+		case len(expressions) == 0:
+			return nil
+		default:
+			left = append(left, corev1.NodeSelectorTerm{MatchExpressions: expressions})
+		}
+	}
+	return left
+}
+
+// leftExpressions returns the requirements of a term that are not about the pod's Node itself; false if its Node does
+// not meet one of those.
+func leftExpressions(pod *corev1.Pod, term *corev1.NodeSelectorTerm) ([]corev1.NodeSelectorRequirement, bool) {
+	if _, possible := ofTerm(pod, term); !possible {
+		return nil, false
+	}
+	return slices.DeleteFunc(slices.Clone(term.MatchExpressions), func(r corev1.NodeSelectorRequirement) bool {
+		return nodeOf(pod).Has(r.Key)
+	}), true
+}
+
+func leftTerms(pod *corev1.Pod, of []corev1.PodAffinityTerm) (left []corev1.PodAffinityTerm) {
+	for i := range of {
+		if _, ok := term(pod, &of[i]); ok {
+			left = append(left, here(&of[i]))
+		}
+	}
+	return left
+}
+
+func leftWeighted(pod *corev1.Pod, of []corev1.WeightedPodAffinityTerm) (left []corev1.WeightedPodAffinityTerm) {
+	for i := range of {
+		if _, ok := term(pod, &of[i].PodAffinityTerm); ok {
+			left = append(left, corev1.WeightedPodAffinityTerm{Weight: of[i].Weight, PodAffinityTerm: here(&of[i].PodAffinityTerm)})
+		}
+	}
+	return left
+}
+
+// here returns a term without the name of the pod's namespace, which has another name in the next cluster.
+func here(t *corev1.PodAffinityTerm) corev1.PodAffinityTerm {
+	own := *t
+	own.Namespaces = nil
+	return own
+}
