@@ -220,7 +220,8 @@ func (f *federation) add(text string) {
 			var pod corev1.Pod
 			require.NoError(f.t, yaml.UnmarshalStrict([]byte(object), &pod))
 			placed := f.pod(pod.Namespace, pod.Name, "", "")
-			placed.Annotations, placed.Spec.Containers = pod.Annotations, pod.Spec.Containers
+			placed.Annotations, placed.Spec = pod.Annotations, pod.Spec
+			placed.Spec.NodeName = node
 			for i := range placed.Spec.Containers {
 				// The API server does that.
 				r := &placed.Spec.Containers[i].Resources

@@ -51,7 +51,7 @@ func (s *State) removePeer(h Holder, namespace string) {
 	}
 }
 
-// peersRead returns the pods that the constraints of a pod, or those of others about it, read; nil if there are none.
+// peersRead returns the pods that a pod's constraints read, or that may keep it away; nil if there are none.
 func (s *State) peersRead(pod *Pod) *peers {
 	of := s.peers[pod.Namespace]
 	if of == nil || of.repelling == 0 && !pod.Constraints.ReadsPeers() {
@@ -97,7 +97,7 @@ type weighted struct {
 	weight int64
 }
 
-// beginConstraints counts the pods that the pod's constraints, or those of others about it, refer to. As with
+// beginConstraints counts the pods that the pod's constraints select, and those that keep it away. As with
 // kube-scheduler, only providers that the pod may use are domains: those that pass the filters of a provider and the
 // required node affinity.
 func (c *cycle) beginConstraints(s *State) {
@@ -262,7 +262,7 @@ func countOf(key string, at peersAt, selects func(labels.Set) bool) map[string]i
 	return in
 }
 
-// filterConstraints reports whether the provider meets the pod's required constraints, and those of other pods.
+// filterConstraints reports whether the provider meets the pod's required constraints, and no other pod keeps it away.
 func (c *cycle) filterConstraints(p *provider, v *verdict.Verdict) bool {
 	if r := c.unmet(p); r != nil {
 		v.Filter, v.Detail = verdict.NodeAffinity, *r

@@ -206,9 +206,9 @@ func TestPluginsWithoutAnythingToWeigh(t *testing.T) {
 	}
 	d := decide(stateOf(ready("q")), asking(), &Policy{Weights: all})
 	for _, s := range d.Verdicts[0].Scores {
-		require.NotContains(t, []string{"spread", "close", "expression"}, s.Plugin)
+		require.NotContains(t, []string{"spread", "close", "expression", "preferred"}, s.Plugin)
 	}
-	require.Len(t, d.Verdicts[0].Scores, len(score.Plugins())-3)
+	require.Len(t, d.Verdicts[0].Scores, len(score.Plugins())-4)
 }
 
 func TestTiesAreBrokenByName(t *testing.T) {

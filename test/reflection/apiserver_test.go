@@ -76,7 +76,7 @@ func acceptStatus(t testing.TB, fresh, old *corev1.Pod) error {
 }
 
 // watchFromLists makes each watch of a fake clientset begin with the list before it, as a watch of an API server does.
-// Otherwise what is deleted between an informer's list and its watch stays in the informer's cache.
+// Otherwise an object that is deleted between an informer's list and its watch stays in the informer's cache.
 func watchFromLists(clients *k8stesting.Fake, tracker k8stesting.ObjectTracker) {
 	type listed struct {
 		schema.GroupVersionResource

@@ -80,7 +80,7 @@ type Peer struct {
 	AntiAffinity []Term
 }
 
-// Of returns the constraints of a pod; nil if it has none. sent are those of its consumer's pod; nil is none.
+// Of returns the constraints of a pod; nil if it has none. Its consumer has sent the others; nil is none.
 func Of(pod *corev1.Pod, sent *Travelling) *Constraints {
 	c := &Constraints{}
 	c.addNodes(pod, pod.Spec.NodeSelector, pod.Spec.Affinity)
@@ -158,8 +158,8 @@ func (c *Constraints) require(any AnyOf) {
 	}
 }
 
-// anyOf returns the terms that the pod's Node can meet, with what they require of providers. There are none if its Node
-// meets no term: then the pod was bound by its name, and nothing of them is about providers.
+// anyOf returns the terms that the pod's Node can meet, with their requirements on providers. If its Node meets no term,
+// the pod was bound to it by name, and no term counts.
 func anyOf(pod *corev1.Pod, terms []corev1.NodeSelectorTerm, always []labels.Requirement) AnyOf {
 	var any AnyOf
 	for i := range terms {
@@ -173,7 +173,7 @@ func anyOf(pod *corev1.Pod, terms []corev1.NodeSelectorTerm, always []labels.Req
 	return any
 }
 
-// ofTerm returns what a term requires of providers; false if the pod's Node does not meet it. A term without
+// ofTerm returns the requirements of a term on providers; false if the pod's Node does not meet it. A term without
 // requirements matches no Node.
 func ofTerm(pod *corev1.Pod, term *corev1.NodeSelectorTerm) ([]labels.Requirement, bool) {
 	if len(term.MatchExpressions) == 0 && len(term.MatchFields) == 0 {
