@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
@@ -10,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
@@ -43,6 +46,8 @@ func (b *brokered) constrained(t *testing.T) {
 		require.NoError(t, b.consumer.Offload(t.Context(), namespace))
 		atBroker := b.consumer.RemoteNamespace(namespace)
 		require.NoError(t, b.broker.Offload(t.Context(), atBroker))
+		// The slices of the sandbox have Liqo's class: a slice of the class broker brings the label.
+		b.label(t, b.consumer, corev1.LabelTopologyZone, brokeringv1alpha1.AnyTopology)
 		web := newDeployment(namespace, "web", 6)
 		web.Spec.Template.Spec.TopologySpreadConstraints = spread("web")
 		require.NoError(t, b.consumer.Client.Create(t.Context(), web))
@@ -121,4 +126,19 @@ func (b *brokered) constrained(t *testing.T) {
 		require.NoError(t, b.broker.Client.Delete(t.Context(), &list[leaves]))
 		eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, waits, "provider2") })
 	})
+}
+
+// label sets a label on the virtual node of a consumer, as an administrator does, until the test ends.
+func (b *brokered) label(t *testing.T, consumer *sandbox.Cluster, key, value string) {
+	t.Helper()
+	patch := func(ctx context.Context, value *string) error {
+		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]*string{key: value}}})
+		if err != nil {
+			return err
+		}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: b.broker.Name}}
+		return consumer.Client.Patch(ctx, node, client.RawPatch(types.MergePatchType, body))
+	}
+	require.NoError(t, patch(t.Context(), &value))
+	t.Cleanup(func() { require.NoError(t, patch(context.Background(), nil)) })
 }
