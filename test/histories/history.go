@@ -57,6 +57,8 @@ type podSpec struct {
 	Seconds int `json:"seconds,omitempty"`
 	// App is the value of the pod's label app. Pods without it are not replicas of each other.
 	App string `json:"app,omitempty"`
+	// Alone keeps the pod away from the providers of other such pods, by an anti-affinity.
+	Alone bool `json:"alone,omitempty"`
 	// Never means that the pod must not run twice (failover: never).
 	Never bool `json:"never,omitempty"`
 	// Once sets restartPolicy Never.
@@ -340,6 +342,10 @@ func generate(seed uint64) *history {
 			pod.Once, pod.Job = is(once), random.IntN(2) == 0 && is(jobs)
 		}
 		h.Pods = append(h.Pods, pod)
+	}
+	// By other random numbers, so that the rest of a history does not change.
+	if rand.New(rand.NewPCG(seed, 2)).IntN(4) == 0 {
+		h.Pods[0].Alone, h.Pods[1].Alone = true, true
 	}
 	kinds, names := faultKinds(), faultNames()
 	if random.IntN(5) == 0 {

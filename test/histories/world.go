@@ -19,6 +19,7 @@ import (
 	"github.com/liqotech/liqo/pkg/consts"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/test/histories/judge"
 )
 
 const (
@@ -368,6 +369,14 @@ func (w *world) createPod(of *podSpec) {
 	}
 	if of.App != "" {
 		pod.Labels = map[string]string{"app": of.App}
+	}
+	if of.Alone {
+		metav1.SetMetaDataLabel(&pod.ObjectMeta, judge.AloneLabel, "true")
+		pod.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+				TopologyKey: v1alpha1.ProviderLabel, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{judge.AloneLabel: "true"}},
+			}},
+		}}
 	}
 	if of.Never {
 		pod.Annotations[v1alpha1.FailoverAnnotation] = string(v1alpha1.FailoverNever)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/constraints"
 )
 
 const (
@@ -36,7 +37,7 @@ const (
 var deciders = []struct {
 	name string
 	make func(testing.TB) (decide func() string)
-}{{"broker", broker}, {"kube-scheduler", kube}}
+}{{"broker", broker}, {"broker-constraints", constrained}, {"kube-scheduler", kube}}
 
 // BenchmarkDecision measures one decision about a pod among 100 places with 10,000 pods: by the broker's scheduler with
 // the default policy, and by the scheduling cycle of kube-scheduler with its default plugins (filters and scores,
@@ -60,11 +61,32 @@ func TestBothFindAPlace(t *testing.T) {
 	}
 }
 
-func broker(testing.TB) func() string {
+func broker(testing.TB) func() string { return decider(func(*corev1.Pod) {}) }
+
+// constrained decides about a pod that is spread over ten zones and has a required node affinity.
+func constrained(testing.TB) func() string {
+	return decider(func(pod *corev1.Pod) {
+		pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			TopologyKey: corev1.LabelTopologyZone, MaxSkew: 1, WhenUnsatisfiable: corev1.DoNotSchedule,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app(7)}},
+		}}
+		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{
+					Key: corev1.LabelTopologyRegion, Operator: corev1.NodeSelectorOpNotIn, Values: []string{"us"},
+				}},
+			}}},
+		}}
+	})
+}
+
+// decider decides about a pod of the broker's that is changed.
+func decider(change func(*corev1.Pod)) func() string {
 	s := scheduler.NewState()
 	for i := range places {
 		s.SetProvider(scheduler.Provider{
-			ID: place(i), Enabled: true, Ready: true, Namespaces: sets.New("ns"), Slices: []scheduler.Slice{{
+			ID: place(i), Enabled: true, Ready: true, Namespaces: sets.New("ns"),
+			Attributes: map[string]string{"region": "eu", "zone": strconv.Itoa(i % 10)}, Slices: []scheduler.Slice{{
 				VirtualNode: place(i),
 				Granted: resources.Amounts{
 					corev1.ResourceCPU: capacity * millis, corev1.ResourceMemory: capacity << 30, corev1.ResourcePods: capacity,
@@ -76,10 +98,15 @@ func broker(testing.TB) func() string {
 	for i := range pods {
 		s.Assign(scheduler.Assignment{
 			UID: types.UID(strconv.Itoa(i)), Place: scheduler.Place{Provider: place(i % places), VirtualNode: place(i % places)},
-			App: app(i), Requests: requests,
+			App: app(i), Requests: requests, Peer: constraints.PeerOf(newPod(strconv.Itoa(i), app(i)), nil),
 		})
 	}
-	pod := &scheduler.Pod{UID: "new", Namespace: "ns", App: app(7), Requests: requests}
+	of := newPod("new", app(7))
+	change(of)
+	own := constraints.Of(of, nil)
+	pod := &scheduler.Pod{
+		UID: "new", Namespace: "ns", App: app(7), Labels: of.Labels, Requests: requests, Constraints: own, Peer: constraints.PeerOf(of, own),
+	}
 	var d scheduler.Decision
 	return func() string {
 		d = s.Decide(time.Unix(0, 0), pod, nil)

@@ -95,10 +95,11 @@ func (r *Record) judgePod(pod, there *corev1.Pod, pods []*corev1.Pod) string {
 	return ""
 }
 
-// judgeWaiting returns the fault of a waiting pod: a provider has capacity for it, or it has no reason.
+// judgeWaiting returns the fault of a waiting pod: a provider has capacity for it and no pod that it must not be with, or
+// it has no reason.
 func (r *Record) judgeWaiting(pod *corev1.Pod, pods []*corev1.Pod) string {
 	for at, granted := range r.granted() {
-		if left := free(at, granted, pods); left >= millisOf(&pod.Spec) {
+		if left := free(at, granted, pods); left >= millisOf(&pod.Spec) && beside(pod, at.provider, pods) == nil {
 			return fmt.Sprintf("waits, and %s has %s CPUs free", at, cpus(left))
 		}
 	}
@@ -118,8 +119,8 @@ func (r *Record) judgeUnbound(pod *corev1.Pod, pods []*corev1.Pod) string {
 	return ""
 }
 
-// Untrue returns the waiting pods whose reason is wrong when everything has settled: the only true reason is
-// insufficient capacity. The broker writes reasons later than it decides. The text after a semicolon describes an
+// Untrue returns the waiting pods whose reason is wrong when everything has settled: the only true reasons are
+// insufficient capacity, and another pod that the pod must not be with. The broker writes reasons later than it decides. The text after a semicolon describes an
 // earlier state.
 func (r *Record) Untrue() string {
 	var faults []string
@@ -127,7 +128,11 @@ func (r *Record) Untrue() string {
 		if pod.Spec.NodeName == "" || assignedTo(pod) != (place{}) || terminal(pod) || pod.DeletionTimestamp != nil {
 			continue
 		}
-		if now, _, _ := strings.Cut(reasonOf(pod), ";"); now != "no provider cluster fits: insufficient cpu" {
+		now, _, _ := strings.Cut(reasonOf(pod), ";")
+		if alone := pod.Labels[AloneLabel] != "" && strings.Contains(now, "anti-affinity to a pod in"); alone {
+			continue
+		}
+		if now != "no provider cluster fits: insufficient cpu" {
 			faults = append(faults, fmt.Sprintf("%s waits for want of room, and its reason is %q", pod.Name, reasonOf(pod)))
 		}
 	}

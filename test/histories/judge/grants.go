@@ -71,7 +71,8 @@ func (r *Record) judgeDrains() (faults []string) {
 		if moves && isReadyBefore(record, c) && pod.Labels["app"] != "" {
 			replicas, away := 1, 1
 			for uid, other := range latest {
-				if uid == pod.UID || other.Labels["app"] != pod.Labels["app"] || terminal(other) || other.DeletionTimestamp != nil {
+				replica := other.Labels["app"] == pod.Labels["app"] && other.Labels[AloneLabel] == pod.Labels[AloneLabel]
+				if uid == pod.UID || !replica || terminal(other) || other.DeletionTimestamp != nil {
 					continue
 				}
 				if replicas++; left[uid] {

@@ -190,6 +190,7 @@ func (r *Record) Violations() []string {
 	faults = append(faults, r.judgeNames(pods, runs)...)
 	faults = append(faults, r.judgeGrants()...)
 	faults = append(faults, r.judgeDrains()...)
+	faults = append(faults, r.judgeAlone()...)
 	faults = append(faults, r.judgeCosts()...)
 	return append(faults, r.judgeNode()...)
 }

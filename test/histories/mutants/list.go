@@ -120,6 +120,16 @@ func mutants() []mutant {
 			"each other message of a waiting pod is written at once", "pkg/broker/pods/podconditions/reports.go",
 			`left > 0 && rewords(&pod, &why)`, `left > 0 && false && rewords(&pod, &why)`,
 		},
+		{
+			"a pod that is assigned counts in no constraint until the cache shows it", "pkg/broker/state/pods.go",
+			`App: of.App, Peer: of.Peer, Requests: of.Requests}`,
+			`App: of.App, Requests: of.Requests}`,
+		},
+		{
+			"running pods count in no constraint", "pkg/placement/pod.go",
+			`a.Peer = constraints.PeerOf(pod, own)`,
+			`_ = own`,
+		},
 	}
 }
 

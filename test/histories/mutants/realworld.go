@@ -205,6 +205,16 @@ func realWorldMutants() []tested {
 			`code < 600`,
 		}, "pkg/provider/brokernode", "TestAPodThatLeftIsReleasedOnce"},
 		{mutant{
+			"a pod that waits for the place of another is not woken", "pkg/broker/state/turns.go",
+			`f.queue.MovePeer(p.name.Namespace)`,
+			``,
+		}, "pkg/broker/state", "TestPodsThatWaitForOthersAreWokenWhenOthersMove"},
+		{mutant{
+			"a provider must spread over zones that its Nodes do not have", "pkg/provider/brokernode/forward.go",
+			`constraints.WithinProvider(shadow.Spec.Pod.TopologySpreadConstraints)`,
+			`append(constraints.WithinProvider(nil), shadow.Spec.Pod.TopologySpreadConstraints...)`,
+		}, "pkg/provider/brokernode", "TestAProviderOnlyPrefersToSpreadOverZones"},
+		{mutant{
 			"a pod that leaves a provider without a name is assigned at once", "pkg/broker/pods/move.go",
 			`if from.Provider == "" {`,
 			`if false {`,
