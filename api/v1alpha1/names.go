@@ -19,9 +19,6 @@ const (
 	ProviderLabel = "brokering.liqo.io/provider"
 )
 
-// AnyTopology is the region and the zone of a virtual node behind which are providers of several, or of unknown ones.
-const AnyTopology = "liqo-broker"
-
 // NoProviderAnnotation is on the broker's Node while the broker keeps it unschedulable because pods cannot be assigned
 // to any provider.
 const NoProviderAnnotation = "brokering.liqo.io/no-provider"

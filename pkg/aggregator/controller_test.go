@@ -172,10 +172,7 @@ func TestSlicesAreGrantedAndDenied(t *testing.T) {
 	first := w.read(t, "first")
 	require.Equal(t, "10", first.Status.Resources.Cpu().String())
 	require.Equal(t, authv1beta1.ResourceSliceConditionAccepted, resourcesOf(first).Status)
-	require.Equal(t, map[string]string{
-		"brokering.liqo.io/providers": "2", "brokering.liqo.io/regions": "eu_us",
-		corev1.LabelTopologyRegion: "eu_us", corev1.LabelTopologyZone: v1alpha1.AnyTopology,
-	}, first.Status.NodeLabels)
+	require.Equal(t, map[string]string{"brokering.liqo.io/providers": "2", "brokering.liqo.io/regions": "eu_us"}, first.Status.NodeLabels)
 	require.Equal(t, "nginx", first.Status.IngressClasses[0].IngressClassName)
 	require.Equal(t, "certificate", string(first.Status.AuthParams.SignedCRT), "certificates are Liqo's")
 

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -64,15 +63,11 @@ func withoutStatus(pc *v1alpha1.ProviderCluster) bool {
 		meta.FindStatusCondition(pc.Status.Conditions, v1alpha1.ProviderReady) == nil
 }
 
-// labels returns the labels of the consumer's virtual node. Region and zone are there so that the consumer's
-// kube-scheduler does not reject pods that are spread over them: the broker spreads them over its providers.
+// labels returns the labels of the consumer's virtual node.
 func (s *supply) labels() map[string]string {
-	labels := map[string]string{
-		v1alpha1.ProvidersLabel:    strconv.Itoa(s.providers),
-		corev1.LabelTopologyRegion: v1alpha1.AnyTopology, corev1.LabelTopologyZone: v1alpha1.AnyTopology,
-	}
+	labels := map[string]string{v1alpha1.ProvidersLabel: strconv.Itoa(s.providers)}
 	if value := regionsValue(s.regions); value != "" {
-		labels[v1alpha1.RegionsLabel], labels[corev1.LabelTopologyRegion] = value, value
+		labels[v1alpha1.RegionsLabel] = value
 	}
 	return labels
 }

@@ -58,17 +58,26 @@ const TooLargeAnnotation = "brokering.liqo.io/constraints-too-large"
 // trimConstraints drops the constraints of a pod that are too large to be kept.
 func trimConstraints(pod *corev1.Pod) {
 	delete(pod.Annotations, TooLargeAnnotation)
-	size := 0
-	if pod.Spec.Affinity != nil {
-		size = pod.Spec.Affinity.Size()
-	}
-	for i := range pod.Spec.TopologySpreadConstraints {
-		size += pod.Spec.TopologySpreadConstraints[i].Size()
-	}
-	if size > constraints.MaxSize {
-		pod.Spec.Affinity, pod.Spec.TopologySpreadConstraints = nil, nil
+	if TooLarge(&pod.Spec) {
+		pod.Spec.NodeSelector, pod.Spec.Affinity, pod.Spec.TopologySpreadConstraints = nil, nil, nil
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, TooLargeAnnotation, "true")
 	}
+}
+
+// TooLarge reports whether a pod's node selector, affinity and topology spread constraints have more than
+// constraints.MaxSize bytes.
+func TooLarge(spec *corev1.PodSpec) bool {
+	size := 0
+	for key, value := range spec.NodeSelector {
+		size += len(key) + len(value)
+	}
+	if spec.Affinity != nil {
+		size += spec.Affinity.Size()
+	}
+	for i := range spec.TopologySpreadConstraints {
+		size += spec.TopologySpreadConstraints[i].Size()
+	}
+	return size > constraints.MaxSize
 }
 
 // Containers returns the fields of containers that the broker reads: names, images, requests and restart policies.

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -235,18 +236,21 @@ func (c *Criteria) Pod(pod *corev1.Pod, namespace *corev1.Namespace) *scheduler.
 
 // constraintsOf returns the constraints of a pod, including those that its consumer has sent.
 func constraintsOf(pod *corev1.Pod) (*constraints.Constraints, error) {
-	if pod.Annotations[cached.TooLargeAnnotation] != "" {
-		return nil, fmt.Errorf("affinity and topology spread constraints have more than %d bytes", constraints.MaxSize)
+	if pod.Annotations[cached.TooLargeAnnotation] != "" || cached.TooLarge(&pod.Spec) {
+		return nil, fmt.Errorf("nodeSelector, affinity and topologySpreadConstraints have more than %d bytes", constraints.MaxSize)
 	}
-	text := pod.Annotations[v1alpha1.ConstraintsAnnotation]
-	if text == "" {
-		return constraints.Of(pod, nil), nil
+	var sent *constraints.Travelling
+	if text := pod.Annotations[v1alpha1.ConstraintsAnnotation]; text != "" {
+		var err error
+		if sent, err = constraints.Parse(text); err != nil {
+			return nil, fmt.Errorf("annotation %s: %w", v1alpha1.ConstraintsAnnotation, err)
+		}
 	}
-	sent, err := constraints.Parse(text)
-	if err != nil {
-		return nil, fmt.Errorf("annotation %s: %w", v1alpha1.ConstraintsAnnotation, err)
+	own := constraints.Of(pod, sent)
+	if exceeded := own.Exceeded(); exceeded != "" {
+		return nil, errors.New(exceeded)
 	}
-	return constraints.Of(pod, sent), nil
+	return own, nil
 }
 
 // Condition returns the condition of a pod of a type; nil if it has none.

@@ -2,63 +2,19 @@ package scheduler
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/constraints"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
-
-// peer is a pod at a provider.
-type peer struct {
-	*constraints.Peer
-	provider string
-}
-
-// peers are the pods of a namespace.
-type peers struct {
-	pods map[Holder]peer
-	// repelling is how many of them have an anti-affinity.
-	repelling int
-}
-
-func (s *State) addPeer(h Holder, p *constraints.Peer, provider string) {
-	of := s.peers[p.Namespace]
-	if of == nil {
-		of = &peers{pods: map[Holder]peer{}}
-		s.peers[p.Namespace] = of
-	}
-	of.pods[h] = peer{Peer: p, provider: provider}
-	if len(p.AntiAffinity) > 0 {
-		of.repelling++
-	}
-}
-
-func (s *State) removePeer(h Holder, namespace string) {
-	of := s.peers[namespace]
-	if of == nil {
-		return
-	}
-	if len(of.pods[h].AntiAffinity) > 0 {
-		of.repelling--
-	}
-	if delete(of.pods, h); len(of.pods) == 0 {
-		delete(s.peers, namespace)
-	}
-}
-
-// peersRead returns the pods that a pod's constraints read, or that may keep it away; nil if there are none.
-func (s *State) peersRead(pod *Pod) *peers {
-	of := s.peers[pod.Namespace]
-	if of == nil || of.repelling == 0 && !pod.Constraints.ReadsPeers() {
-		return nil
-	}
-	return of
-}
 
 // constrained has the pod's constraints, and the pods that they read, during one decision.
 type constrained struct {
@@ -69,10 +25,18 @@ type constrained struct {
 	// with and without are the required affinities to other pods, and weighted the preferred ones.
 	with, without []selected
 	weighted      []weighted
+	// accepted has the providers that the filters of the policy and the pod accept; nil is all.
+	accepted map[string]bool
 	// first means that the pod is the first of the group that its affinity selects.
 	first bool
-	// kept is, by topology key, the domains from which the anti-affinity of other pods keeps the pod away.
-	kept map[string]map[string]bool
+	// kept has the domains from which the anti-affinity of other pods keeps the pod away, sorted by key.
+	kept []keptDomains
+}
+
+// keptDomains are domains of a topology key.
+type keptDomains struct {
+	key     string
+	domains sets.Set[string]
 }
 
 // spread is a topology spread constraint with its domains.
@@ -97,14 +61,10 @@ type weighted struct {
 	weight int64
 }
 
-// beginConstraints counts the pods that the pod's constraints select, and those that keep it away. As with
-// kube-scheduler, only providers that the pod may use are domains: those that pass the filters of a provider and the
-// required node affinity.
+// beginConstraints counts the pods that the pod's constraints select, and those that keep it away.
 func (c *cycle) beginConstraints(s *State) {
-	of := s.peersRead(c.pod)
-	if of != nil && of.repelling > 0 {
-		c.constraints.kept = c.keptAway(s, of)
-	}
+	of := s.peers[c.pod.Namespace]
+	c.constraints.kept = c.keptAway(s, of)
 	own := c.pod.Constraints
 	if own == nil {
 		return
@@ -117,118 +77,171 @@ func (c *cycle) beginConstraints(s *State) {
 	if !own.ReadsPeers() {
 		return
 	}
-	at := c.countable(s, of)
 	for i := range own.Spread {
 		if s.hasKey(own.Spread[i].Key) {
 			c.constraints.spreads = append(c.constraints.spreads, spread{Spread: &own.Spread[i]})
 		}
 	}
-	c.countSpreads(s, at)
-	c.countAffinity(s, at)
+	c.countSpreads(s, of)
+	c.countAffinity(s, of)
 	for i := range own.AntiAffinity {
 		if t := &own.AntiAffinity[i]; s.hasKey(t.Key) {
-			c.constraints.without = append(c.constraints.without, selected{t, countOf(t.Key, at, t.Selects)})
+			c.constraints.without = append(c.constraints.without, selected{t, s.inDomains(t.Key, c.count(s, of, t.Selector, anyPeer))})
 		}
 	}
 	for i := range own.PreferredPeers {
 		if t := &own.PreferredPeers[i]; s.hasKey(t.Key) {
-			c.constraints.weighted = append(c.constraints.weighted, weighted{selected{&t.Term, countOf(t.Key, at, t.Selects)}, t.Weight})
+			in := s.inDomains(t.Key, c.count(s, of, t.Selector, anyPeer))
+			c.constraints.weighted = append(c.constraints.weighted, weighted{selected{&t.Term, in}, t.Weight})
 		}
 	}
 }
 
 // countAffinity counts the pods that all terms of the pod's affinity select. If there is none, a pod that selects
-// itself is the first of its group (satisfyPodAffinity in kube-scheduler's plugin InterPodAffinity).
-func (c *cycle) countAffinity(s *State, at peersAt) {
+// itself is the first of its group (satisfyPodAffinity in kube-scheduler's plugin InterPodAffinity). Pods at providers
+// that take no more do not count: one after the other would have to stay with the rest, and none could move.
+func (c *cycle) countAffinity(s *State, of *peers) {
 	own := c.pod.Constraints.Affinity
-	all := func(of labels.Set) bool {
-		return !slices.ContainsFunc(own, func(t constraints.Term) bool { return !t.Selects(of) })
+	if len(own) == 0 {
+		return
+	}
+	all := func(p *constraints.Peer) bool {
+		return !slices.ContainsFunc(own, func(t constraints.Term) bool { return !t.Selects(p.Labels) })
+	}
+	at := c.count(s, of, own[0].Selector, all)
+	for _, p := range s.providers {
+		if !c.eligible(p) {
+			delete(at, p.ID)
+		}
 	}
 	any := false
 	for i := range own {
 		if t := &own[i]; s.hasKey(t.Key) {
-			found := selected{t, countOf(t.Key, at, all)}
+			found := selected{t, s.inDomains(t.Key, at)}
 			any = any || len(found.in) > 0
 			c.constraints.with = append(c.constraints.with, found)
 		}
 	}
-	c.constraints.first = !any && all(c.pod.Labels)
+	c.constraints.first = !any && all(&constraints.Peer{Labels: c.pod.Labels})
 }
 
-// peersAt are the pods of a namespace by provider.
-type peersAt map[*provider][]*constraints.Peer
+// eligible reports whether a provider takes pods such as this one, if it has capacity: only such providers are domains.
+func (c *cycle) eligible(p *provider) bool {
+	var ignored verdict.Verdict
+	accepted := c.constraints.accepted
+	return c.filterProvider(p, &ignored) && len(p.usable) > 0 && (accepted == nil || accepted[p.ID])
+}
 
-// countable returns the pods of the namespace, without the pod itself.
-func (c *cycle) countable(s *State, of *peers) peersAt {
-	at := make(peersAt, len(s.providers))
-	if of == nil {
-		return at
+// beginAccepted evaluates the filters on all providers, if the domains of the pod's spreads depend on them.
+func (c *cycle) beginAccepted(s *State) {
+	if !c.pod.Constraints.ReadsPeers() || c.policy.Filter == nil && c.pod.Expression == nil {
+		return
 	}
-	for holder, p := range of.pods {
-		if holder.UID == c.pod.UID {
-			continue
-		}
-		if i, exists := s.find(p.provider); exists {
-			at[s.providers[i]] = append(at[s.providers[i]], p.Peer)
+	c.constraints.accepted = make(map[string]bool, len(s.providers))
+	for _, p := range s.providers {
+		var v verdict.Verdict
+		if c.accepts(trialPolicy, c.policy.Filter, verdict.PolicyFilter, p, &v) &&
+			c.accepts(trialPod, c.pod.Expression, verdict.PodFilter, p, &v) {
+			c.constraints.accepted[p.ID] = true
 		}
 	}
+}
+
+func anyPeer(*constraints.Peer) bool { return true }
+
+// count counts the pods that are selected, without the pod itself, by the ID of their provider.
+func (c *cycle) count(s *State, of *peers, selector labels.Selector, counts func(*constraints.Peer) bool) map[string]int {
+	own := s.assignments[HolderOf(c.pod.UID)]
+	at := map[string]int{}
+	of.each(selector, func(g *group) {
+		if !counts(g.Peer) {
+			return
+		}
+		for provider, count := range g.at {
+			at[provider] += count
+		}
+		if own.peer != nil && own.peer.key == g.key {
+			at[own.load.at.Provider]--
+		}
+	})
 	return at
 }
 
-// keptAway returns the domains from which other pods keep the pod away.
-func (c *cycle) keptAway(s *State, of *peers) (kept map[string]map[string]bool) {
-	for holder, p := range of.pods {
-		if holder.UID == c.pod.UID {
+// inDomains adds up numbers of pods by domain.
+func (s *State) inDomains(key string, at map[string]int) map[string]int {
+	in := map[string]int{}
+	for id, count := range at {
+		i, exists := s.find(id)
+		if !exists || count == 0 {
 			continue
 		}
-		for i := range p.AntiAffinity {
-			t := &p.AntiAffinity[i]
-			at, exists := s.find(p.provider)
-			if !exists || !t.Selects(c.pod.Labels) {
-				continue
-			}
-			domain, has := s.providers[at].domain(t.Key)
-			if !has {
-				continue
-			}
-			if kept == nil {
-				kept = map[string]map[string]bool{}
-			}
-			if kept[t.Key] == nil {
-				kept[t.Key] = map[string]bool{}
-			}
-			kept[t.Key][domain] = true
+		if domain, has := s.providers[i].topology(key); has {
+			in[domain] += count
 		}
+	}
+	return in
+}
+
+// keptAway returns the domains from which other pods keep the pod away, sorted by key.
+func (c *cycle) keptAway(s *State, of *peers) (kept []keptDomains) {
+	if of == nil || len(of.repelling) == 0 {
+		return nil
+	}
+	own := s.assignments[HolderOf(c.pod.UID)]
+	byKey := map[string]sets.Set[string]{}
+	for g := range of.repelling {
+		at := g.at
+		if own.peer != nil && own.peer.key == g.key {
+			at = maps.Clone(at)
+			at[own.load.at.Provider]--
+		}
+		for i := range g.AntiAffinity {
+			t := &g.AntiAffinity[i]
+			if !t.Selects(c.pod.Labels) {
+				continue
+			}
+			for domain := range s.inDomains(t.Key, at) {
+				if byKey[t.Key] == nil {
+					byKey[t.Key] = sets.New[string]()
+				}
+				byKey[t.Key].Insert(domain)
+			}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		kept = append(kept, keptDomains{key, byKey[key]})
 	}
 	return kept
 }
 
-// countSpreads counts the pods of each domain. A provider without a domain of each required spread is none.
-func (c *cycle) countSpreads(s *State, at peersAt) {
+// countSpreads counts the pods of each domain. The domains are those of the providers that the pod may use and that have
+// one of each required spread; there the pods at other providers count as well.
+func (c *cycle) countSpreads(s *State, of *peers) {
 	for i := range c.constraints.spreads {
 		sp := &c.constraints.spreads[i]
 		sp.counts = map[string]int{}
 		if sp.Selector.Matches(labels.Set(c.pod.Labels)) {
 			sp.self = 1
 		}
-		for _, p := range s.providers {
-			var ignored verdict.Verdict
-			if !c.filterProvider(p, &ignored) || !sp.AllProviders && c.unmet(p) != nil || !c.inAllDomains(p, sp.Required) {
-				continue
+		var at map[string]int
+		// An empty selector selects the pod itself, but counts no pods (countPodsMatchSelector in kube-scheduler's plugin
+		// PodTopologySpread).
+		if !sp.Selector.Empty() {
+			at = c.count(s, of, sp.Selector, func(p *constraints.Peer) bool { return !p.Terminating })
+		}
+		counted := make([]bool, len(s.providers))
+		for k, p := range s.providers {
+			domain, has := p.topology(sp.Key)
+			counted[k] = has && (sp.AllProviders || c.unmet(p) == nil) && c.inAllDomains(p, sp.Required)
+			if counted[k] && c.eligible(p) {
+				sp.counts[domain] = 0
 			}
-			domain, has := p.domain(sp.Key)
-			if !has {
-				continue
+		}
+		for k, p := range s.providers {
+			domain, _ := p.topology(sp.Key)
+			if _, is := sp.counts[domain]; is && counted[k] {
+				sp.counts[domain] += at[p.ID]
 			}
-			count := 0
-			for _, other := range at[p] {
-				// An empty selector selects the pod itself, but counts no pods (countPodsMatchSelector in
-				// kube-scheduler's plugin PodTopologySpread).
-				if !sp.Selector.Empty() && !other.Terminating && sp.Selector.Matches(labels.Set(other.Labels)) {
-					count++
-				}
-			}
-			sp.counts[domain] += count
 		}
 		sp.fewest = math.MaxInt
 		for _, count := range sp.counts {
@@ -243,23 +256,9 @@ func (c *cycle) countSpreads(s *State, at peersAt) {
 // inAllDomains reports whether a provider has a domain of every spread that is required, or of every other one.
 func (c *cycle) inAllDomains(p *provider, required bool) bool {
 	return !slices.ContainsFunc(c.constraints.spreads, func(sp spread) bool {
-		_, has := p.domain(sp.Key)
+		_, has := p.topology(sp.Key)
 		return sp.Required == required && !has
 	})
-}
-
-// countOf counts the pods that are selected, by domain. Unlike in spreads, they count at every provider.
-func countOf(key string, at peersAt, selects func(labels.Set) bool) map[string]int {
-	in := map[string]int{}
-	for p, others := range at {
-		domain, has := p.domain(key)
-		for _, other := range others {
-			if has && selects(other.Labels) {
-				in[domain]++
-			}
-		}
-	}
-	return in
 }
 
 // filterConstraints reports whether the provider meets the pod's required constraints, and no other pod keeps it away.
@@ -285,7 +284,7 @@ func (c *cycle) filterConstraints(p *provider, v *verdict.Verdict) bool {
 
 // exceeded returns why a pod more in the domain of a provider is one too many, "" if it is not.
 func (sp *spread) exceeded(p *provider) string {
-	domain, has := p.domain(sp.Key)
+	domain, has := p.topology(sp.Key)
 	if !has {
 		return "has no " + short(sp.Key)
 	}
@@ -299,7 +298,7 @@ func (sp *spread) exceeded(p *provider) string {
 func (c *cycle) keptFrom(p *provider) string {
 	for i := range c.constraints.with {
 		t := &c.constraints.with[i]
-		domain, has := p.domain(t.Key)
+		domain, has := p.topology(t.Key)
 		switch {
 		case !has:
 			return "has no " + short(t.Key)
@@ -309,13 +308,14 @@ func (c *cycle) keptFrom(p *provider) string {
 	}
 	for i := range c.constraints.without {
 		t := &c.constraints.without[i]
-		if domain, has := p.domain(t.Key); has && t.in[domain] > 0 {
+		if domain, has := p.topology(t.Key); has && t.in[domain] > 0 {
 			return fmt.Sprintf("anti-affinity to a pod in %s %s", short(t.Key), domain)
 		}
 	}
-	for key, domains := range c.constraints.kept {
-		if domain, has := p.domain(key); has && domains[domain] {
-			return fmt.Sprintf("anti-affinity of a pod in %s %s", short(key), domain)
+	for i := range c.constraints.kept {
+		k := &c.constraints.kept[i]
+		if domain, has := p.topology(k.key); has && k.domains.Has(domain) {
+			return fmt.Sprintf("anti-affinity of a pod in %s %s", short(k.key), domain)
 		}
 	}
 	return ""
@@ -365,7 +365,7 @@ func (c *cycle) preferred(p *provider) float64 {
 	for i := range c.constraints.weighted {
 		t := &c.constraints.weighted[i]
 		of += math.Abs(float64(t.weight))
-		domain, has := p.domain(t.Key)
+		domain, has := p.topology(t.Key)
 		if t.weight > 0 == (has && t.in[domain] > 0) {
 			met += math.Abs(float64(t.weight))
 		}
@@ -376,7 +376,7 @@ func (c *cycle) preferred(p *provider) float64 {
 			continue
 		}
 		of += spreadWeight
-		if domain, has := p.domain(sp.Key); has && sp.most > 0 {
+		if domain, has := p.topology(sp.Key); has && sp.most > 0 {
 			met += spreadWeight * float64(sp.most-sp.counts[domain]) / float64(sp.most)
 		} else if has {
 			met += spreadWeight
@@ -394,7 +394,7 @@ func (s *State) known(any constraints.AnyOf) constraints.AnyOf {
 	known := make(constraints.AnyOf, len(any))
 	for i, term := range any {
 		for k := range term {
-			if key := term[k].Key(); wellKnown(key) || s.hasKey(key) {
+			if s.hasKey(term[k].Key()) {
 				known[i] = append(known[i], term[k])
 			}
 		}
@@ -405,26 +405,31 @@ func (s *State) known(any constraints.AnyOf) constraints.AnyOf {
 	return known
 }
 
-// hasKey reports whether a provider has a value of a key.
+// hasKey reports whether a key is about providers: an administrator has set it for one of them. Labels that a provider
+// advertises do not count: by a key that pods use for Nodes it could attract or repel pods.
 func (s *State) hasKey(key string) bool {
 	return slices.ContainsFunc(s.providers, func(p *provider) bool {
-		_, has := p.domain(key)
+		_, has := p.topology(key)
 		return has
 	})
 }
 
-// wellKnown reports whether a requirement about a key counts although no provider has it. An invalid requirement has no
-// key.
-func wellKnown(key string) bool {
-	return standsFor[key] != nil || key == ""
+// topology returns the provider's value of the key of a constraint, false if it has none: the attribute of that name, or
+// the one that stands for a well-known label of Nodes. By the key ProviderLabel each provider is a domain of its own.
+func (p *provider) topology(key string) (string, bool) {
+	if key == v1alpha1.ProviderLabel {
+		return p.ID, true
+	}
+	value, has := p.Attributes[key]
+	if name := standsFor[key]; !has && name != "" {
+		value, has = p.Attributes[name]
+	}
+	return value, has
 }
 
-// standsFor has, for the well-known labels of Nodes, the names of attributes and labels of providers with that meaning.
-var standsFor = map[string][]string{
-	corev1.LabelTopologyRegion: {"region", "topology.liqo.io/region"},
-	corev1.LabelTopologyZone:   {"zone"},
-	corev1.LabelArchStable:     {"arch"},
-	corev1.LabelOSStable:       {"os"},
+// standsFor has the attributes of providers that stand for well-known labels of Nodes.
+var standsFor = map[string]string{
+	corev1.LabelTopologyRegion: "region", corev1.LabelTopologyZone: "zone", corev1.LabelArchStable: "arch", corev1.LabelOSStable: "os",
 }
 
 // domains are a provider's values of topology keys, as labels.
@@ -432,18 +437,18 @@ type domains struct{ *provider }
 
 // Has implements labels.Labels.
 func (d domains) Has(key string) bool {
-	_, has := d.domain(key)
+	_, has := d.topology(key)
 	return has
 }
 
 // Get implements labels.Labels.
 func (d domains) Get(key string) string {
-	value, _ := d.domain(key)
+	value, _ := d.topology(key)
 	return value
 }
 
 // Lookup implements labels.Labels.
-func (d domains) Lookup(key string) (string, bool) { return d.domain(key) }
+func (d domains) Lookup(key string) (string, bool) { return d.topology(key) }
 
 // maxShown is the number of values of a requirement that a reason shows.
 const maxShown = 3
@@ -470,13 +475,13 @@ func describe(r *labels.Requirement) string {
 	case "lt":
 		return fmt.Sprintf("%s not less than %s", key, shown)
 	}
-	return "invalid node affinity"
+	return "node affinity"
 }
 
 // short returns a key as people say it.
 func short(key string) string {
-	if names := standsFor[key]; names != nil {
-		return names[0]
+	if name := standsFor[key]; name != "" {
+		return name
 	}
 	return key
 }

@@ -84,11 +84,10 @@ func TestConstraintsAreAboutProviders(t *testing.T) {
 			func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{region: "eu"} },
 			map[string]string{"us-1": "region not in [eu]"},
 		},
-		"a well-known label that no provider has": {
-			func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{corev1.LabelArchStable: "arm64"} },
-			map[string]string{"eu-1": "arch not in [arm64]", "eu-2": "arch not in [arm64]", "us-1": "arch not in [arm64]"},
+		"a label that no provider has is the Node's": {
+			func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{corev1.LabelOSStable: "linux"} }, nil,
 		},
-		"another label that no provider has is the Node's": {
+		"a label that a provider advertises is no reason": {
 			func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"example.com/pool": "brokered"} }, nil,
 		},
 		"one that a provider has": {
@@ -152,7 +151,7 @@ func TestConstraintsAreAboutProviders(t *testing.T) {
 			s := stateOf(
 				ready("eu-1", attributes("region", "eu", "zone", "a")),
 				ready("eu-2", attributes("region", "eu", "zone", "b", "example.com/disk", "ssd", "example.com/tier", "2")),
-				ready("us-1", attributes("region", "us"), labelled(zone, "c")),
+				ready("us-1", attributes("region", "us", "zone", "c"), labelled("example.com/pool", "other", "region", "eu")),
 			)
 			of, pod := constrainedPod(tc.change)
 			for i := range 2 {
@@ -220,4 +219,71 @@ func TestPreferredConstraintsScore(t *testing.T) {
 
 	_, plain := constrainedPod(func(*corev1.PodSpec) {})
 	require.Empty(t, decide(s, plain, weighing("preferred")).Verdicts[0].Scores, "left out of a pod that prefers nothing")
+}
+
+// TestPodsMayMoveTogether has a group of pods that must be together, at a provider that takes no more.
+func TestPodsMayMoveTogether(t *testing.T) {
+	s := stateOf(ready("p1", func(p *Provider) { p.Draining = true }), ready("p2"))
+	of, pod := constrainedPod(affinity(v1alpha1.ProviderLabel))
+	for i := range 3 {
+		s.Assign(Assignment{
+			UID: types.UID(fmt.Sprintf("web-%d", i)), Place: Place{"p1", "p1"}, Peer: &constraints.Peer{Namespace: of.Namespace, Labels: of.Labels},
+		})
+	}
+	require.Equal(t, "p2", decide(s, pod, nil).Provider)
+}
+
+// TestOnlyPlacesForThePodAreDomains has providers in zones that the pod cannot use: they do not keep it from the others.
+func TestOnlyPlacesForThePodAreDomains(t *testing.T) {
+	zoned := func(id, zone string, change ...func(*Provider)) Provider {
+		return ready(id, append(change, attributes("zone", zone))...)
+	}
+	for name, other := range map[string]Provider{
+		"cordoned":      zoned("p2", "b", func(p *Provider) { p.Cordoned = true }),
+		"without slice": zoned("p2", "b", granted()),
+		"filtered":      zoned("p2", "b"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := stateOf(zoned("p1", "a"), other)
+			of, pod := constrainedPod(spreadOver(corev1.LabelTopologyZone))
+			pod.Expression = filterOf(t, "provider.id != 'p2' || !has(provider.attributes.zone)")
+			if name != "filtered" {
+				pod.Expression = nil
+			}
+			for i := range 2 {
+				s.Assign(Assignment{
+					UID: types.UID(fmt.Sprintf("web-%d", i)), Place: Place{"p1", "p1"},
+					Peer: &constraints.Peer{Namespace: of.Namespace, Labels: of.Labels},
+				})
+			}
+			d := s.Snapshot(pod).Decide(now, pod, nil)
+			require.Equal(t, "p1", d.Provider)
+			s.Confirm(now, pod, nil, &d)
+			require.Equal(t, "p1", d.Provider)
+		})
+	}
+}
+
+// TestPodsAtACordonedProviderCountInTheirZone has a zone with a cordoned provider and another one.
+func TestPodsAtACordonedProviderCountInTheirZone(t *testing.T) {
+	s := stateOf(ready("p1", attributes("zone", "a"), func(p *Provider) { p.Cordoned = true }),
+		ready("p2", attributes("zone", "a")), ready("p3", attributes("zone", "b")))
+	of, pod := constrainedPod(spreadOver(corev1.LabelTopologyZone))
+	s.Assign(Assignment{UID: "web-0", Place: Place{"p1", "p1"}, Peer: &constraints.Peer{Namespace: of.Namespace, Labels: of.Labels}})
+	d := decide(s, pod, nil)
+	require.Equal(t, "maxSkew 1 exceeded in zone a", d.Verdicts[1].Reason())
+	require.Equal(t, "p3", d.Provider)
+}
+
+// TestASnapshotSharesNoCounts releases a pod in a snapshot: the state itself still counts it.
+func TestASnapshotSharesNoCounts(t *testing.T) {
+	s := stateOf(ready("p1"), ready("p2"))
+	of, pod := constrainedPod(antiAffinity(v1alpha1.ProviderLabel))
+	s.Assign(Assignment{UID: pod.UID, Place: Place{"p1", "p1"}, Peer: constraints.PeerOf(of, pod.Constraints)})
+	for _, with := range []*Pod{pod, asking()} {
+		s.Snapshot(with).Release(HolderOf(pod.UID))
+		other := *pod
+		other.UID = "other"
+		require.Equal(t, "p2", decide(s, &other, nil).Provider)
+	}
 }

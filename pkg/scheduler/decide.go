@@ -10,7 +10,11 @@ import (
 )
 
 // Decision is the result of State.Decide.
-type Decision struct{ verdict.Result }
+type Decision struct {
+	verdict.Result
+	// accepted is for Confirm, which evaluates no expressions.
+	accepted map[string]bool
+}
 
 // Decide chooses a provider, and one of its slices, for the pod. A nil policy is the zero Policy. Decide reserves
 // nothing: the caller does so with Assign, before the next decision. A pod that is already assigned must be released
@@ -18,8 +22,10 @@ type Decision struct{ verdict.Result }
 func (s *State) Decide(now time.Time, pod *Pod, policy *Policy) (d Decision) {
 	// 1. Read the pod's requests and the policy's weights.
 	c := s.newCycle(now, pod, policy)
-	c.beginConstraints(s)
 	c.beginCriteria()
+	c.beginAccepted(s)
+	c.beginConstraints(s)
+	d.accepted = c.constraints.accepted
 	d.Verdicts = make([]verdict.Verdict, len(s.providers))
 
 	// 2. Apply the filters of each provider and of its slices; then, to those that fit, the expressions.

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
 	"github.com/capacitorset/liqo-broker-vk/pkg/cel/values"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
@@ -116,25 +115,14 @@ func providerFilter(p *Provider) verdict.Filter {
 	return verdict.Passed
 }
 
-// domain returns the provider's value of a topology key, false if it has none. An attribute, which an administrator
-// sets, comes before a label, which the provider advertises. The attributes and labels region, zone, arch and os stand
-// for the well-known labels of Nodes, too, and Liqo's label for the region of a cluster. By the key ProviderLabel each
-// provider is a domain of its own.
+// domain returns the provider's value of a policy's topology key, false if it has none. An attribute, which an
+// administrator sets, comes before a label, which the provider advertises.
 func (p *provider) domain(key string) (string, bool) {
-	if key == v1alpha1.ProviderLabel {
-		return p.ID, true
+	value, has := p.Attributes[key]
+	if !has {
+		value, has = p.Labels[key]
 	}
-	for _, from := range [...]map[string]string{p.Attributes, p.Labels} {
-		if value, has := from[key]; has {
-			return value, true
-		}
-		for _, name := range standsFor[key] {
-			if value, has := from[name]; has {
-				return value, true
-			}
-		}
-	}
-	return "", false
+	return value, has
 }
 
 // Price returns the provider's price; false if it is unknown or not a decimal number.

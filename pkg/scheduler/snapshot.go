@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -43,12 +42,13 @@ func (s *State) Snapshot(pod *Pod) *State {
 			copied.apps[pod.App][loadOf(l)] = count
 		}
 	}
-	if of := s.peersRead(pod); of != nil {
-		copied.peers = map[string]*peers{pod.Namespace: {pods: maps.Clone(of.pods), repelling: of.repelling}}
+	if of := s.peers[pod.Namespace].copied(pod); of != nil {
+		copied.peers = map[string]*peers{pod.Namespace: of}
 	}
 	if own, assigned := s.assignments[pod.holder()]; assigned {
 		own.load = loadOf(own.load)
 		own.account = Account{} // No decision reads the sums of accounts.
+		own.peer = copied.peers[pod.Namespace].same(own.peer)
 		copied.assignments[pod.holder()] = own
 	}
 	return copied
@@ -62,6 +62,7 @@ func (s *State) Confirm(now time.Time, pod *Pod, policy *Policy, d *Decision) {
 		return
 	}
 	c := s.newCycle(now, pod, policy)
+	c.constraints.accepted = d.accepted
 	c.beginConstraints(s)
 	d.Provider, d.VirtualNode, d.Score = "", "", 0
 	for {

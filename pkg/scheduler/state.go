@@ -9,6 +9,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/amounts"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/constraints"
 )
 
 // State has the providers and the pods assigned to them. It is not safe for concurrent use, except for calls of methods
@@ -48,8 +49,8 @@ type assignment struct {
 	requests []amounts.Request
 	ended    bool
 	account  Account
-	// namespace is the key in peers; "" if the pod is not in there.
-	namespace string
+	// peer is the group in peers with which the pod is counted; nil if it is not.
+	peer *group
 }
 
 // NewState returns a State without providers.
@@ -127,8 +128,7 @@ func (s *State) Assign(a Assignment) {
 		}
 	}
 	if a.Peer != nil && a.Place != (Place{}) {
-		kept.namespace = a.Peer.Namespace
-		s.addPeer(holder, a.Peer, a.Provider)
+		kept.peer = s.addPeer(a.Peer, a.Provider)
 	}
 	s.assignments[holder] = kept
 	if a.App == "" {
@@ -140,6 +140,15 @@ func (s *State) Assign(a Assignment) {
 	s.apps[a.App][to]++
 }
 
+// SamePeer reports whether the constraints of others see a holder as they see p; nil is not at all.
+func (s *State) SamePeer(of Holder, p *constraints.Peer) bool {
+	before := s.assignments[of].peer
+	if before == nil || p == nil {
+		return before == nil && p == nil
+	}
+	return before.Namespace == p.Namespace && before.key == keyOf(p)
+}
+
 // Release stops counting a holder. It does nothing for one that is not counted.
 func (s *State) Release(of Holder) {
 	kept, exists := s.assignments[of]
@@ -147,7 +156,7 @@ func (s *State) Release(of Holder) {
 		return
 	}
 	delete(s.assignments, of)
-	s.removePeer(of, kept.namespace)
+	s.removePeer(kept.peer, kept.load.at.Provider)
 	from := kept.load
 	from.assignments--
 	for _, r := range kept.requests {

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
@@ -26,6 +25,7 @@ func (b *brokered) constrained(t *testing.T) {
 		b.restore(t, sandbox.Provider(i+1))
 		b.decide(t, sandbox.Provider(i+1), func(s *brokeringv1alpha1.ProviderClusterSpec) { s.Attributes = attributes })
 	}
+	b.zone(t, b.broker, brokerNode)
 	spread := func(app string) []corev1.TopologySpreadConstraint {
 		return []corev1.TopologySpreadConstraint{{
 			TopologyKey: corev1.LabelTopologyZone, MaxSkew: 1, WhenUnsatisfiable: corev1.DoNotSchedule,
@@ -46,8 +46,7 @@ func (b *brokered) constrained(t *testing.T) {
 		require.NoError(t, b.consumer.Offload(t.Context(), namespace))
 		atBroker := b.consumer.RemoteNamespace(namespace)
 		require.NoError(t, b.broker.Offload(t.Context(), atBroker))
-		// The slices of the sandbox have Liqo's class: a slice of the class broker brings the label.
-		b.label(t, b.consumer, corev1.LabelTopologyZone, brokeringv1alpha1.AnyTopology)
+		b.zone(t, b.consumer, b.broker.Name)
 		web := newDeployment(namespace, "web", 6)
 		web.Spec.Template.Spec.TopologySpreadConstraints = spread("web")
 		require.NoError(t, b.consumer.Client.Create(t.Context(), web))
@@ -128,17 +127,15 @@ func (b *brokered) constrained(t *testing.T) {
 	})
 }
 
-// label sets a label on the virtual node of a consumer, as an administrator does, until the test ends.
-func (b *brokered) label(t *testing.T, consumer *sandbox.Cluster, key, value string) {
+// zone gives a virtual node a zone, as an administrator does, until the test ends: kube-scheduler rejects Nodes without one
+// for pods that must be spread over zones.
+func (b *brokered) zone(t *testing.T, cluster *sandbox.Cluster, name string) {
 	t.Helper()
-	patch := func(ctx context.Context, value *string) error {
-		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]*string{key: value}}})
-		if err != nil {
-			return err
-		}
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: b.broker.Name}}
-		return consumer.Client.Patch(ctx, node, client.RawPatch(types.MergePatchType, body))
+	patch := func(ctx context.Context, zone string) error {
+		body := fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, corev1.LabelTopologyZone, zone)
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		return cluster.Client.Patch(ctx, node, client.RawPatch(types.MergePatchType, []byte(body)))
 	}
-	require.NoError(t, patch(t.Context(), &value))
-	t.Cleanup(func() { require.NoError(t, patch(context.Background(), nil)) })
+	require.NoError(t, patch(t.Context(), `"brokered"`))
+	t.Cleanup(func() { require.NoError(t, patch(context.Background(), "null")) })
 }

@@ -139,21 +139,8 @@ func (n *Node) restore(ctx context.Context) error {
 	return nil
 }
 
-// topology are the labels of the Node that an administrator may change.
-var topology = []string{corev1.LabelTopologyRegion, corev1.LabelTopologyZone}
-
-// keepTopology keeps the region and the zone that an administrator has given the Node.
-func keepTopology(forged, current map[string]string) {
-	for _, key := range topology {
-		if value, set := current[key]; set {
-			forged[key] = value
-		}
-	}
-}
-
 // missing reports whether a Node lacks labels or the taint that the broker needs.
 func missing(current, forged *corev1.Node) bool {
-	keepTopology(forged.Labels, current.Labels)
 	for key, value := range forged.Labels {
 		if is, ok := current.Labels[key]; !ok || is != value {
 			return true
@@ -176,7 +163,6 @@ func (n *Node) complete(ctx context.Context, wanted *corev1.Node) (updated *core
 		if existing.Labels == nil {
 			existing.Labels = map[string]string{}
 		}
-		keepTopology(wanted.Labels, existing.Labels)
 		maps.Copy(existing.Labels, wanted.Labels)
 		existing.OwnerReferences = wanted.OwnerReferences
 		if !hasTaint(existing.Spec.Taints) {

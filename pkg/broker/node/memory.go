@@ -44,9 +44,7 @@ func memoryOf(current, forged *corev1.Node) *memory {
 		Node: current.Name, Unschedulable: current.Spec.Unschedulable, NoProvider: marked, Labels: maps.Clone(current.Labels),
 	}
 	for key := range forged.Labels {
-		if !slices.Contains(topology, key) || current.Labels[key] == v1alpha1.AnyTopology {
-			delete(m.Labels, key)
-		}
+		delete(m.Labels, key)
 	}
 	for _, taint := range current.Spec.Taints {
 		prefix, _, _ := strings.Cut(taint.Key, "/")
@@ -67,7 +65,7 @@ func (m *memory) restore(forged *corev1.Node) {
 		metav1.SetMetaDataAnnotation(&forged.ObjectMeta, v1alpha1.NoProviderAnnotation, "true")
 	}
 	for key, value := range m.Labels {
-		if _, own := forged.Labels[key]; !own || slices.Contains(topology, key) {
+		if _, own := forged.Labels[key]; !own {
 			forged.Labels[key] = value
 		}
 	}

@@ -243,7 +243,6 @@ func (n *Node) claim(ctx context.Context, wanted *corev1.Node) error {
 		}
 		made := wanted.DeepCopy()
 		remembered.restore(made)
-		keepTopology(wanted.Labels, made.Labels)
 		if existing, err = n.Kube.CoreV1().Nodes().Create(ctx, made, metav1.CreateOptions{}); err != nil {
 			return err
 		}
@@ -354,10 +353,7 @@ func (n *Node) forge(before *corev1.Node) *corev1.Node {
 				corev1.LabelOSStable:     "linux",
 				corev1.LabelArchStable:   runtime.GOARCH,
 				"node.kubernetes.io/exclude-from-external-load-balancers": "true",
-				// kube-scheduler rejects a Node without them for pods that are spread over regions or zones.
-				corev1.LabelTopologyRegion: v1alpha1.AnyTopology,
-				corev1.LabelTopologyZone:   v1alpha1.AnyTopology,
-				"type":                     "virtual-kubelet", // As Liqo after v1.2.0, and other providers of virtual-kubelet.
+				"type": "virtual-kubelet", // As Liqo after v1.2.0, and other providers of virtual-kubelet.
 			},
 		},
 		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{
@@ -374,7 +370,6 @@ func (n *Node) forge(before *corev1.Node) *corev1.Node {
 	}
 	if before != nil {
 		forged.OwnerReferences = before.OwnerReferences
-		keepTopology(forged.Labels, before.Labels)
 	}
 	return forged
 }

@@ -81,7 +81,6 @@ func administer(node *corev1.Node) {
 	unreachable := corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}
 	node.Spec.Taints = append(node.Spec.Taints, maintenance, unreachable)
 	node.Labels["example.com/zone"], node.Labels["example.com/rack"] = "a", "1"
-	node.Labels[corev1.LabelTopologyZone] = "b"
 }
 
 func TestADeletedNodeIsRestoredAtOnceAsAdministratorsHadIt(t *testing.T) {
@@ -99,8 +98,6 @@ func TestADeletedNodeIsRestoredAtOnceAsAdministratorsHadIt(t *testing.T) {
 			require.Len(t, restored.Spec.Taints, 2, "Kubernetes sets those of the Node's state")
 			require.True(t, hasTaint(restored.Spec.Taints))
 			require.Equal(t, "a", restored.Labels["example.com/zone"])
-			require.Equal(t, "b", restored.Labels[corev1.LabelTopologyZone], "an administrator may set it")
-			require.Equal(t, v1alpha1.AnyTopology, restored.Labels[corev1.LabelTopologyRegion])
 			require.NotContains(t, restored.Labels, "example.com/rack", "an administrator removed it")
 			require.NotContains(t, restored.Annotations, v1alpha1.NoProviderAnnotation)
 			require.NotEmpty(t, restored.Status.Allocatable)
@@ -128,8 +125,6 @@ func TestANodeThatWasDeletedWithoutALeaderIsRestoredAsItWas(t *testing.T) {
 			require.True(t, restored.Spec.Unschedulable)
 			require.Contains(t, restored.Spec.Taints, maintenance)
 			require.Equal(t, "a", restored.Labels["example.com/zone"])
-			require.Equal(t, "b", restored.Labels[corev1.LabelTopologyZone], "an administrator may set it")
-			require.Equal(t, v1alpha1.AnyTopology, restored.Labels[corev1.LabelTopologyRegion])
 		})
 	})
 }

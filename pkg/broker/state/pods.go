@@ -417,7 +417,7 @@ func (f *Federation) ReserveElsewhere(of *scheduler.Pod, policy *scheduler.Polic
 		p.reserved = true
 		f.assign(scheduler.Assignment{
 			UID: other.UID, Use: other.Use,
-			Place: scheduler.Place{Provider: d.Provider, VirtualNode: d.VirtualNode}, Requests: of.Requests,
+			Place: scheduler.Place{Provider: d.Provider, VirtualNode: d.VirtualNode}, Peer: of.Peer, Requests: of.Requests,
 		})
 	}
 	return d

@@ -112,7 +112,7 @@ func (f *Federation) release(of scheduler.Holder) {
 	f.scheduler.Release(of)
 }
 
-// movePeer records that a pod is at another place than before, or gone.
+// movePeer records that a pod is at another place than before, gone, or seen otherwise by the constraints of others.
 func (f *Federation) movePeer(of scheduler.Holder) {
 	if p := f.pods[of.UID]; p != nil && of.Use == "" {
 		f.queue.MovePeer(p.name.Namespace)
@@ -135,10 +135,11 @@ func (f *Federation) assign(a scheduler.Assignment) {
 		a.App = ""
 	}
 	f.grow(a.Holder(), a.Requests)
-	if at := f.scheduler.PlaceOf(a.Holder()); at != a.Place {
-		if at != (scheduler.Place{}) {
-			f.queue.Open(at)
-		}
+	at := f.scheduler.PlaceOf(a.Holder())
+	if at != (scheduler.Place{}) && at != a.Place {
+		f.queue.Open(at)
+	}
+	if at != a.Place || !f.scheduler.SamePeer(a.Holder(), a.Peer) {
 		f.movePeer(a.Holder())
 	}
 	f.scheduler.Assign(a)

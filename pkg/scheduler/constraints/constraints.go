@@ -7,8 +7,9 @@
 package constraints
 
 import (
+	"fmt"
+	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,11 +17,19 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/liqotech/liqo/pkg/consts"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// MaxSize is the number of bytes (as protobuf) of a pod's affinity and topology spread constraints that are read. A pod
-// with more is not assigned.
-const MaxSize = 16 << 10
+// The bounds of a pod's constraints. A pod with more is not assigned.
+const (
+	// MaxSize is the number of bytes of the node selector, the affinity and the topology spread constraints of a pod, and
+	// of those that its consumer sends.
+	MaxSize = 16 << 10
+	// MaxTerms is the number of terms about other pods and of spreads, MaxRequirements the number of requirements on
+	// Nodes in all terms: decisions are made under a lock.
+	MaxTerms, MaxRequirements = 20, 200
+)
 
 // Constraints are a pod's constraints on providers. A nil Constraints allows every provider.
 type Constraints struct {
@@ -73,7 +82,8 @@ type WeightedTerm struct {
 // Peer is a pod as the constraints of other pods see it.
 type Peer struct {
 	Namespace string
-	Labels    map[string]string
+	// Labels are the pod's, without the labels by which the broker assigns it.
+	Labels map[string]string
 	// Terminating pods do not count in spreads, as with kube-scheduler.
 	Terminating bool
 	// AntiAffinity keeps away the pods that it selects.
@@ -83,10 +93,10 @@ type Peer struct {
 // Of returns the constraints of a pod; nil if it has none. Its consumer has sent the others; nil is none.
 func Of(pod *corev1.Pod, sent *Travelling) *Constraints {
 	c := &Constraints{}
-	c.addNodes(pod, pod.Spec.NodeSelector, pod.Spec.Affinity)
+	c.addNodes(nodeOf(pod), pod.Spec.NodeSelector, pod.Spec.Affinity)
 	c.addPeers(pod, pod.Spec.Affinity)
 	if sent != nil {
-		c.addNodes(pod, sent.NodeSelector, sent.Affinity)
+		c.addNodes(nil, sent.NodeSelector, sent.Affinity)
 		c.addPeers(pod, sent.Affinity)
 	}
 	for i := range pod.Spec.TopologySpreadConstraints {
@@ -101,6 +111,11 @@ func Of(pod *corev1.Pod, sent *Travelling) *Constraints {
 // PeerOf returns a pod as other pods see it.
 func PeerOf(pod *corev1.Pod, own *Constraints) *Peer {
 	p := &Peer{Namespace: pod.Namespace, Labels: pod.Labels, Terminating: pod.DeletionTimestamp != nil}
+	if _, assigned := pod.Labels[v1alpha1.ProviderLabel]; assigned { // The pods of an application are to have equal labels.
+		p.Labels = maps.Clone(pod.Labels)
+		delete(p.Labels, v1alpha1.ProviderLabel)
+		delete(p.Labels, v1alpha1.VirtualNodeLabel)
+	}
 	if own != nil {
 		p.AntiAffinity = own.AntiAffinity
 	}
@@ -112,10 +127,52 @@ func (c *Constraints) ReadsPeers() bool {
 	return c != nil && (len(c.Spread) > 0 || len(c.Affinity) > 0 || len(c.AntiAffinity) > 0 || len(c.PreferredPeers) > 0)
 }
 
+// Selectors returns the selectors of pods.
+func (c *Constraints) Selectors() (all []labels.Selector) {
+	if c == nil {
+		return nil
+	}
+	for i := range c.Spread {
+		all = append(all, c.Spread[i].Selector)
+	}
+	for _, terms := range [][]Term{c.Affinity, c.AntiAffinity} {
+		for i := range terms {
+			all = append(all, terms[i].Selector)
+		}
+	}
+	for i := range c.PreferredPeers {
+		all = append(all, c.PreferredPeers[i].Selector)
+	}
+	return all
+}
+
 // Prefers reports whether some of the constraints are only preferred.
 func (c *Constraints) Prefers() bool {
 	return c != nil && (len(c.Preferred) > 0 || len(c.PreferredPeers) > 0 ||
 		slices.ContainsFunc(c.Spread, func(s Spread) bool { return !s.Required }))
+}
+
+// Exceeded returns the bound that the constraints exceed, for people; "" if there is none.
+func (c *Constraints) Exceeded() string {
+	if c == nil {
+		return ""
+	}
+	requirements := 0
+	for _, any := range c.Required {
+		for _, term := range any {
+			requirements += len(term)
+		}
+	}
+	for i := range c.Preferred {
+		requirements += len(c.Preferred[i].Requirements)
+	}
+	switch {
+	case len(c.Spread)+len(c.Affinity)+len(c.AntiAffinity)+len(c.PreferredPeers) > MaxTerms:
+		return fmt.Sprintf("more than %d spreads and terms of affinity to pods", MaxTerms)
+	case requirements > MaxRequirements:
+		return fmt.Sprintf("more than %d requirements on nodes", MaxRequirements)
+	}
+	return ""
 }
 
 func (c *Constraints) isEmpty() bool {
@@ -123,14 +180,14 @@ func (c *Constraints) isEmpty() bool {
 }
 
 // addNodes adds a node selector and a node affinity. Both are to be met, so the selector becomes part of every term.
-func (c *Constraints) addNodes(pod *corev1.Pod, selector map[string]string, affinity *corev1.Affinity) {
+// Requirements on the labels in node are about the pod's Node itself.
+func (c *Constraints) addNodes(node labels.Set, selector map[string]string, affinity *corev1.Affinity) {
 	var always []labels.Requirement
-	for key, value := range selector {
-		// The API server has validated what kube-scheduler reads; an invalid requirement of a consumer matches nothing.
-		always = append(always, requirement(key, selection.In, []string{value}))
+	for _, key := range slices.Sorted(maps.Keys(selector)) {
+		if !node.Has(key) {
+			always = append(always, requirement(key, selection.In, []string{selector[key]}))
+		}
 	}
-	always, _ = ofProviders(pod, always)
-	slices.SortFunc(always, func(a, b labels.Requirement) int { return strings.Compare(a.Key(), b.Key()) })
 	var nodes *corev1.NodeAffinity
 	if affinity != nil {
 		nodes = affinity.NodeAffinity
@@ -138,14 +195,14 @@ func (c *Constraints) addNodes(pod *corev1.Pod, selector map[string]string, affi
 	if nodes == nil || nodes.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		c.require(AnyOf{always})
 	} else {
-		c.require(anyOf(pod, nodes.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms, always))
+		c.require(anyOf(node, nodes.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms, always))
 	}
 	if nodes == nil {
 		return
 	}
 	for i := range nodes.PreferredDuringSchedulingIgnoredDuringExecution {
 		preferred := &nodes.PreferredDuringSchedulingIgnoredDuringExecution[i]
-		if requirements, possible := ofTerm(pod, &preferred.Preference); possible && len(requirements) > 0 {
+		if requirements, possible := ofTerm(node, &preferred.Preference); possible && len(requirements) > 0 {
 			c.Preferred = append(c.Preferred, Preference{Weight: int64(preferred.Weight), Requirements: requirements})
 		}
 	}
@@ -160,10 +217,10 @@ func (c *Constraints) require(any AnyOf) {
 
 // anyOf returns the terms that the pod's Node can meet, with their requirements on providers. If its Node meets no term,
 // the pod was bound to it by name, and no term counts.
-func anyOf(pod *corev1.Pod, terms []corev1.NodeSelectorTerm, always []labels.Requirement) AnyOf {
+func anyOf(node labels.Set, terms []corev1.NodeSelectorTerm, always []labels.Requirement) AnyOf {
 	var any AnyOf
 	for i := range terms {
-		if requirements, possible := ofTerm(pod, &terms[i]); possible {
+		if requirements, possible := ofTerm(node, &terms[i]); possible {
 			any = append(any, append(slices.Clone(always), requirements...))
 		}
 	}
@@ -175,12 +232,12 @@ func anyOf(pod *corev1.Pod, terms []corev1.NodeSelectorTerm, always []labels.Req
 
 // ofTerm returns the requirements of a term on providers; false if the pod's Node does not meet it. A term without
 // requirements matches no Node.
-func ofTerm(pod *corev1.Pod, term *corev1.NodeSelectorTerm) ([]labels.Requirement, bool) {
+func ofTerm(node labels.Set, term *corev1.NodeSelectorTerm) ([]labels.Requirement, bool) {
 	if len(term.MatchExpressions) == 0 && len(term.MatchFields) == 0 {
 		return nil, false
 	}
 	for _, field := range term.MatchFields {
-		if r := requirement(corev1.LabelHostname, operator(field.Operator), field.Values); !r.Matches(nodeOf(pod)) {
+		if r := requirement(corev1.LabelHostname, operator(field.Operator), field.Values); !r.Matches(node) {
 			return nil, false
 		}
 	}
@@ -188,7 +245,7 @@ func ofTerm(pod *corev1.Pod, term *corev1.NodeSelectorTerm) ([]labels.Requiremen
 	for _, e := range term.MatchExpressions {
 		requirements = append(requirements, requirement(e.Key, operator(e.Operator), e.Values))
 	}
-	return ofProviders(pod, requirements)
+	return ofProviders(node, requirements)
 }
 
 // nodeOf has the labels by which pods are bound to virtual nodes, as the pod's Node has them.
@@ -198,8 +255,7 @@ func nodeOf(pod *corev1.Pod) labels.Set {
 
 // ofProviders returns the requirements that are not about the pod's Node itself; false if its Node does not meet one of
 // those.
-func ofProviders(pod *corev1.Pod, requirements []labels.Requirement) ([]labels.Requirement, bool) {
-	node := nodeOf(pod)
+func ofProviders(node labels.Set, requirements []labels.Requirement) ([]labels.Requirement, bool) {
 	var left []labels.Requirement
 	for _, r := range requirements {
 		switch {
@@ -277,7 +333,7 @@ func selector(pod *corev1.Pod, s *metav1.LabelSelector, matching, different []st
 		return labels.Nothing()
 	}
 	add := func(keys []string, op selection.Operator) {
-		for _, key := range keys {
+		for _, key := range slices.Compact(slices.Sorted(slices.Values(keys))) {
 			if value, has := pod.Labels[key]; has {
 				selector = selector.Add(requirement(key, op, []string{value}))
 			}
@@ -319,11 +375,18 @@ func requirement(key string, op selection.Operator, values []string) labels.Requ
 // topologies the broker has spread the pods already, and the Nodes of a provider may not have such labels. So the
 // provider only prefers to spread over them. It spreads over its Nodes as required.
 func WithinProvider(spread []corev1.TopologySpreadConstraint) []corev1.TopologySpreadConstraint {
-	within := slices.Clone(spread)
-	for i := range within {
-		if s := &within[i]; s.TopologyKey != corev1.LabelHostname {
+	var within []corev1.TopologySpreadConstraint
+	for _, s := range spread {
+		if s.TopologyKey != corev1.LabelHostname && s.WhenUnsatisfiable == corev1.DoNotSchedule {
+			preferred := func(other corev1.TopologySpreadConstraint) bool {
+				return other.TopologyKey == s.TopologyKey && other.WhenUnsatisfiable == corev1.ScheduleAnyway
+			}
+			if slices.ContainsFunc(spread, preferred) {
+				continue // An API server rejects two of the same key.
+			}
 			s.WhenUnsatisfiable, s.MinDomains = corev1.ScheduleAnyway, nil // MinDomains is for DoNotSchedule only.
 		}
+		within = append(within, s)
 	}
 	return within
 }

@@ -60,10 +60,50 @@ func TestWhatAConsumerSendsCountsAsWell(t *testing.T) {
 	c := Of(&corev1.Pod{Spec: corev1.PodSpec{NodeSelector: map[string]string{"disk": "ssd"}}}, sent)
 	require.Len(t, c.Required, 2, "both are to be met")
 
-	_, err = Parse("{")
-	require.ErrorContains(t, err, "not JSON")
+	for text, reason := range map[string]string{
+		"{":                              "not JSON",
+		`{"nodeAffinity": {}}`:           `unknown field "nodeAffinity"`,
+		`{"nodeSelector": {"a b": "c"}}`: "nodeSelector",
+		`{"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}}}`: "a term needs matchExpressions",
+		`{"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}}`:   "is empty",
+		`{"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": -5}]}}}`:           "the weight -5",
+		`{"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+			{"topologyKey": "zone", "labelSelector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}}]}}}`: "podAntiAffinity",
+		`{"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}}`: "needs a topologyKey",
+	} {
+		_, err = Parse(text)
+		require.ErrorContains(t, err, reason, text)
+	}
 	_, err = Parse(strings.Repeat(" ", MaxSize+1))
 	require.ErrorContains(t, err, "longer than 16384 bytes")
+}
+
+func TestConstraintsHaveBounds(t *testing.T) {
+	var pod corev1.Pod
+	for range MaxTerms {
+		pod.Spec.TopologySpreadConstraints = append(pod.Spec.TopologySpreadConstraints, corev1.TopologySpreadConstraint{TopologyKey: "zone"})
+	}
+	require.Empty(t, Of(&pod, nil).Exceeded())
+	pod.Spec.TopologySpreadConstraints = append(pod.Spec.TopologySpreadConstraints, corev1.TopologySpreadConstraint{TopologyKey: "zone"})
+	require.Contains(t, Of(&pod, nil).Exceeded(), "more than 20")
+
+	var term corev1.NodeSelectorTerm
+	for range MaxRequirements + 1 {
+		term.MatchExpressions = append(term.MatchExpressions, corev1.NodeSelectorRequirement{Key: "a", Operator: corev1.NodeSelectorOpExists})
+	}
+	pod.Spec = corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{term}},
+	}}}
+	require.Contains(t, Of(&pod, nil).Exceeded(), "more than 200")
+}
+
+func TestTwoSpreadsOverOneKeyBecomeOne(t *testing.T) {
+	within := WithinProvider([]corev1.TopologySpreadConstraint{
+		{TopologyKey: corev1.LabelTopologyZone, MaxSkew: 3, WhenUnsatisfiable: corev1.DoNotSchedule},
+		{TopologyKey: corev1.LabelTopologyZone, MaxSkew: 1, WhenUnsatisfiable: corev1.ScheduleAnyway},
+	})
+	require.Len(t, within, 1, "an API server rejects two of the same key")
+	require.EqualValues(t, 1, within[0].MaxSkew)
 }
 
 func TestAProviderPrefersToSpreadWithin(t *testing.T) {

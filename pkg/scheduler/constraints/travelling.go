@@ -2,10 +2,15 @@ package constraints
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
@@ -23,10 +28,97 @@ func Parse(text string) (*Travelling, error) {
 		return nil, fmt.Errorf("longer than %d bytes", MaxSize)
 	}
 	var t Travelling
-	if err := json.Unmarshal([]byte(text), &t); err != nil {
-		return nil, fmt.Errorf("not JSON of a node selector and an affinity: %w", err)
+	strict := json.NewDecoder(strings.NewReader(text))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(&t); err != nil {
+		return nil, fmt.Errorf("not JSON of a nodeSelector and an affinity: %w", err)
+	}
+	if err := t.validate(); err != nil {
+		return nil, err
 	}
 	return &t, nil
+}
+
+// validate checks the parts that no API server has checked.
+func (t *Travelling) validate() error {
+	for key, value := range t.NodeSelector {
+		if _, err := labels.NewRequirement(key, selection.In, []string{value}); err != nil {
+			return fmt.Errorf("nodeSelector: %w", err)
+		}
+	}
+	if t.Affinity == nil {
+		return nil
+	}
+	if of := t.Affinity.NodeAffinity; of != nil {
+		var terms []corev1.NodeSelectorTerm
+		if of.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+			terms = of.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+			if len(terms) == 0 {
+				return errors.New("affinity.nodeAffinity: nodeSelectorTerms is empty")
+			}
+		}
+		for _, preferred := range of.PreferredDuringSchedulingIgnoredDuringExecution {
+			if err := validateWeight(preferred.Weight); err != nil {
+				return fmt.Errorf("affinity.nodeAffinity: %w", err)
+			}
+			terms = append(slices.Clip(terms), preferred.Preference)
+		}
+		for i := range terms {
+			if err := validateTerm(&terms[i]); err != nil {
+				return fmt.Errorf("affinity.nodeAffinity: %w", err)
+			}
+		}
+	}
+	if of := t.Affinity.PodAffinity; of != nil {
+		err := validatePeers(of.RequiredDuringSchedulingIgnoredDuringExecution, of.PreferredDuringSchedulingIgnoredDuringExecution)
+		if err != nil {
+			return fmt.Errorf("affinity.podAffinity: %w", err)
+		}
+	}
+	if of := t.Affinity.PodAntiAffinity; of != nil {
+		err := validatePeers(of.RequiredDuringSchedulingIgnoredDuringExecution, of.PreferredDuringSchedulingIgnoredDuringExecution)
+		if err != nil {
+			return fmt.Errorf("affinity.podAntiAffinity: %w", err)
+		}
+	}
+	return nil
+}
+
+func validateTerm(term *corev1.NodeSelectorTerm) error {
+	if len(term.MatchExpressions) == 0 || len(term.MatchFields) > 0 {
+		return errors.New("a term needs matchExpressions, and may have no matchFields")
+	}
+	for _, e := range term.MatchExpressions {
+		if _, err := labels.NewRequirement(e.Key, operator(e.Operator), e.Values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func validatePeers(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) error {
+	for i := range preferred {
+		if err := validateWeight(preferred[i].Weight); err != nil {
+			return err
+		}
+		required = append(slices.Clip(required), preferred[i].PodAffinityTerm)
+	}
+	for i := range required {
+		if _, err := metav1.LabelSelectorAsSelector(required[i].LabelSelector); err != nil {
+			return err
+		}
+		if required[i].TopologyKey == "" {
+			return errors.New("a term needs a topologyKey")
+		}
+	}
+	return nil
+}
+
+func validateWeight(weight int32) error {
+	if weight < 1 || weight > 100 {
+		return fmt.Errorf("the weight %d is not in the range 1 to 100", weight)
+	}
+	return nil
 }
 
 // Annotation returns the value of v1alpha1.ConstraintsAnnotation for the next cluster: the pod's own, if its owner has
@@ -125,7 +217,7 @@ func leftNodeTerms(pod *corev1.Pod, terms []corev1.NodeSelectorTerm) (left []cor
 // leftExpressions returns the requirements of a term that are not about the pod's Node itself; false if its Node does
 // not meet one of those.
 func leftExpressions(pod *corev1.Pod, term *corev1.NodeSelectorTerm) ([]corev1.NodeSelectorRequirement, bool) {
-	if _, possible := ofTerm(pod, term); !possible {
+	if _, possible := ofTerm(nodeOf(pod), term); !possible {
 		return nil, false
 	}
 	return slices.DeleteFunc(slices.Clone(term.MatchExpressions), func(r corev1.NodeSelectorRequirement) bool {

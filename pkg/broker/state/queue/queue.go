@@ -200,26 +200,43 @@ func (at *Opening) concerns(p *Pod, change uint64) bool {
 }
 
 // Wake returns the pods to try now, longest waiting first: pods that were not tried for too long, pods whose constraints
-// read the places of pods that have changed, and pods that a change concerns and that fit now. No more pods are woken than fit into the free capacity: more means that others may
+// read the places of pods that have changed (MaxWoken at once), and pods that a change concerns and that fit now. No more pods are woken than fit into the free capacity: more means that others may
 // follow, if these do not use it. opening returns false for a VirtualNode that cannot be assigned pods.
 func (q *Queue) Wake(pods []*Pod, now time.Time, opening func(scheduler.Place) (Opening, bool)) (woken []*Pod, more bool) {
 	var waiting []*Pod
 	namespaces := sets.New[string]()
 	for _, p := range pods {
 		namespaces.Insert(p.Name.Namespace)
-		if p.again || !p.retryAt.After(now) || p.seen < q.peers[p.Name.Namespace] && slices.ContainsFunc(p.filters, ofPeers) {
+		if p.again || !p.retryAt.After(now) {
 			woken = append(woken, p)
 		} else {
 			waiting = append(waiting, p)
 		}
 	}
 	maps.DeleteFunc(q.peers, func(namespace string, _ uint64) bool { return !namespaces.Has(namespace) })
-	woken, more = q.wakeForOpenings(waiting, woken, opening)
+	waiting, concerned := q.withoutConcerned(waiting)
+	most := min(len(concerned), MaxWoken)
+	woken, more = q.wakeForOpenings(waiting, append(woken, concerned[:most]...), opening)
+	more = more || len(concerned) > most
 	slices.SortFunc(woken, Compare)
 	for _, p := range woken {
 		p.again, p.seen, p.retryAt = false, q.changes, now.Add(retryDelay(p.UID))
 	}
 	return woken, more
+}
+
+// withoutConcerned divides the waiting pods: those whose constraints read the places of pods that have changed, longest
+// waiting first, and the others.
+func (q *Queue) withoutConcerned(waiting []*Pod) (others, concerned []*Pod) {
+	for _, p := range waiting {
+		if p.seen < q.peers[p.Name.Namespace] && slices.ContainsFunc(p.filters, ofPeers) {
+			concerned = append(concerned, p)
+		} else {
+			others = append(others, p)
+		}
+	}
+	slices.SortFunc(concerned, Compare)
+	return others, concerned
 }
 
 // wakeForOpenings adds to woken the waiting pods that an opening concerns.
