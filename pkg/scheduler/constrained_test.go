@@ -287,3 +287,38 @@ func TestASnapshotSharesNoCounts(t *testing.T) {
 		require.Equal(t, "p2", decide(s, &other, nil).Provider)
 	}
 }
+
+// BenchmarkSlowestConstraints decides among 100 providers about a pod of a namespace with 1,000 pods that have as many
+// terms of anti-affinity as are read, no two of them alike.
+func BenchmarkSlowestConstraints(b *testing.B) {
+	s := NewState()
+	for i := range 100 {
+		s.SetProvider(ready(fmt.Sprintf("p%02d", i), attributes("zone", fmt.Sprint(i%10))))
+	}
+	terms := func(name string) func(*corev1.PodSpec) {
+		return func(spec *corev1.PodSpec) {
+			var required []corev1.PodAffinityTerm
+			for i := range constraints.MaxTerms {
+				required = append(required, corev1.PodAffinityTerm{TopologyKey: corev1.LabelTopologyZone, LabelSelector: &metav1.LabelSelector{
+					MatchExpressions: []metav1.LabelSelectorRequirement{{
+						Key: "app", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"web", name, fmt.Sprint(i)},
+					}},
+				}})
+			}
+			spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: required,
+			}}
+		}
+	}
+	for i := range 1000 {
+		of, _ := constrainedPod(terms(fmt.Sprint(i)))
+		s.Assign(Assignment{
+			UID: types.UID(fmt.Sprint(i)), Place: Place{fmt.Sprintf("p%02d", i%100), fmt.Sprintf("p%02d", i%100)},
+			Peer: constraints.PeerOf(of, constraints.Of(of, nil)),
+		})
+	}
+	_, pod := constrainedPod(terms("pod"))
+	for b.Loop() {
+		s.Decide(now, pod, nil)
+	}
+}
