@@ -214,8 +214,8 @@ func (c *cycle) keptAway(s *State, of *peers) (kept []keptDomains) {
 	return kept
 }
 
-// countSpreads counts the pods of each domain. The domains are those of the providers that the pod may use and that have
-// one of each required spread; there the pods at other providers count as well.
+// countSpreads counts the pods of each domain. A provider that the pod may use makes a domain, if it has one of each
+// required spread. The pods at other providers of the domain count as well.
 func (c *cycle) countSpreads(s *State, of *peers) {
 	for i := range c.constraints.spreads {
 		sp := &c.constraints.spreads[i]
