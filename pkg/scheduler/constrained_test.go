@@ -227,7 +227,8 @@ func TestPodsMayMoveTogether(t *testing.T) {
 	of, pod := constrainedPod(affinity(v1alpha1.ProviderLabel))
 	for i := range 3 {
 		s.Assign(Assignment{
-			UID: types.UID(fmt.Sprintf("web-%d", i)), Place: Place{"p1", "p1"}, Peer: &constraints.Peer{Namespace: of.Namespace, Labels: of.Labels},
+			UID: types.UID(fmt.Sprintf("web-%d", i)), Place: Place{"p1", "p1"},
+			Peer: &constraints.Peer{Namespace: of.Namespace, Labels: of.Labels},
 		})
 	}
 	require.Equal(t, "p2", decide(s, pod, nil).Provider)
@@ -299,11 +300,10 @@ func BenchmarkSlowestConstraints(b *testing.B) {
 		return func(spec *corev1.PodSpec) {
 			var required []corev1.PodAffinityTerm
 			for i := range constraints.MaxTerms {
-				required = append(required, corev1.PodAffinityTerm{TopologyKey: corev1.LabelTopologyZone, LabelSelector: &metav1.LabelSelector{
-					MatchExpressions: []metav1.LabelSelectorRequirement{{
-						Key: "app", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"web", name, fmt.Sprint(i)},
-					}},
-				}})
+				others := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+					Key: "app", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"web", name, fmt.Sprint(i)},
+				}}}
+				required = append(required, corev1.PodAffinityTerm{TopologyKey: corev1.LabelTopologyZone, LabelSelector: others})
 			}
 			spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
 				RequiredDuringSchedulingIgnoredDuringExecution: required,

@@ -26,9 +26,10 @@ const (
 	// MaxSize is the number of bytes of the node selector, the affinity and the topology spread constraints of a pod, and
 	// of those that its consumer sends.
 	MaxSize = 16 << 10
-	// MaxTerms is the number of terms about other pods and of spreads, MaxRequirements the number of requirements on
-	// Nodes in all terms: decisions are made under a lock.
-	MaxTerms, MaxRequirements = 20, 200
+	// MaxTerms is the number of spreads and of terms about other pods: decisions are made under a lock.
+	MaxTerms = 20
+	// MaxRequirements is the number of requirements on Nodes in all terms.
+	MaxRequirements = 200
 )
 
 // Constraints are a pod's constraints on providers. A nil Constraints allows every provider.

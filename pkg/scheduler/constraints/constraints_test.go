@@ -1,6 +1,7 @@
 package constraints
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -80,17 +81,14 @@ func TestWhatAConsumerSendsCountsAsWell(t *testing.T) {
 
 func TestConstraintsHaveBounds(t *testing.T) {
 	var pod corev1.Pod
-	for range MaxTerms {
-		pod.Spec.TopologySpreadConstraints = append(pod.Spec.TopologySpreadConstraints, corev1.TopologySpreadConstraint{TopologyKey: "zone"})
-	}
+	spreads := slices.Repeat([]corev1.TopologySpreadConstraint{{TopologyKey: "zone"}}, MaxTerms+1)
+	pod.Spec.TopologySpreadConstraints = spreads[:MaxTerms]
 	require.Empty(t, Of(&pod, nil).Exceeded())
-	pod.Spec.TopologySpreadConstraints = append(pod.Spec.TopologySpreadConstraints, corev1.TopologySpreadConstraint{TopologyKey: "zone"})
+	pod.Spec.TopologySpreadConstraints = spreads
 	require.Contains(t, Of(&pod, nil).Exceeded(), "more than 20")
 
-	var term corev1.NodeSelectorTerm
-	for range MaxRequirements + 1 {
-		term.MatchExpressions = append(term.MatchExpressions, corev1.NodeSelectorRequirement{Key: "a", Operator: corev1.NodeSelectorOpExists})
-	}
+	requirement := corev1.NodeSelectorRequirement{Key: "a", Operator: corev1.NodeSelectorOpExists}
+	term := corev1.NodeSelectorTerm{MatchExpressions: slices.Repeat([]corev1.NodeSelectorRequirement{requirement}, MaxRequirements+1)}
 	pod.Spec = corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{term}},
 	}}}

@@ -200,8 +200,9 @@ func (at *Opening) concerns(p *Pod, change uint64) bool {
 }
 
 // Wake returns the pods to try now, longest waiting first: pods that were not tried for too long, pods whose constraints
-// read the places of pods that have changed (MaxWoken at once), and pods that a change concerns and that fit now. No more pods are woken than fit into the free capacity: more means that others may
-// follow, if these do not use it. opening returns false for a VirtualNode that cannot be assigned pods.
+// read the places of pods that have changed (MaxWoken at once), and pods that a change concerns and that fit now. No more
+// of the last ones are woken than fit into the free capacity: more means that others may follow, if these do not use it.
+// opening returns false for a VirtualNode that cannot be assigned pods.
 func (q *Queue) Wake(pods []*Pod, now time.Time, opening func(scheduler.Place) (Opening, bool)) (woken []*Pod, more bool) {
 	var waiting []*Pod
 	namespaces := sets.New[string]()
