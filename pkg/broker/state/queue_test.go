@@ -248,40 +248,64 @@ func BenchmarkWake(bench *testing.B) {
 	}
 }
 
+// alone is a pod that must not be at a provider with another one.
+func alone(name string) *scheduler.Pod {
+	of := newPod(name, "100m")
+	of.Labels = map[string]string{"app": "web"}
+	of.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+			TopologyKey: v1alpha1.ProviderLabel, LabelSelector: &metav1.LabelSelector{MatchLabels: of.Labels},
+		}},
+	}}
+	own := constraints.Of(of, nil)
+	return &scheduler.Pod{
+		UID: of.UID, Namespace: of.Namespace, Name: name, Labels: of.Labels, Requests: resources.PodRequests(&of.Spec),
+		Constraints: own, Peer: constraints.PeerOf(of, own),
+	}
+}
+
 // A pod that waits because of the places of others is tried when one of them is assigned or gone, although no capacity
 // became free: a spread lets it in once the other domains have more pods.
 func TestPodsThatWaitForOthersAreWokenWhenOthersMove(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := withProviders("a", "b")
-		web := func(name string, alone bool) *scheduler.Pod {
-			of := newPod(name, "100m")
-			of.Labels = map[string]string{"app": "web"}
-			if alone {
-				of.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-					RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
-						TopologyKey: v1alpha1.ProviderLabel, LabelSelector: &metav1.LabelSelector{MatchLabels: of.Labels},
-					}},
-				}}
-			}
-			own := constraints.Of(of, nil)
-			return &scheduler.Pod{
-				UID: of.UID, Namespace: of.Namespace, Name: name, Labels: of.Labels, Requests: resources.PodRequests(&of.Spec),
-				Constraints: own, Peer: constraints.PeerOf(of, own),
-			}
-		}
-		require.NotEmpty(t, f.Assume(web("one", true), nil).VirtualNode)
-		require.NotEmpty(t, f.Assume(web("two", true), nil).VirtualNode)
-		require.Empty(t, f.Assume(web("three", true), nil).VirtualNode)
+		require.NotEmpty(t, f.Assume(alone("one"), nil).VirtualNode)
+		require.NotEmpty(t, f.Assume(alone("two"), nil).VirtualNode)
+		require.Empty(t, f.Assume(alone("three"), nil).VirtualNode)
 		require.Empty(t, f.try("full", 5000, nil))
 		f.Wake(false)
 		require.Empty(t, f.woken(), "nothing changed")
 
 		require.NotEmpty(t, f.try("other", 100, nil))
 		require.Equal(t, []string{"three"}, f.woken(), "the place of another pod counts in its constraints")
-		require.Empty(t, f.Assume(web("three", true), nil).VirtualNode)
+		require.Empty(t, f.Assume(alone("three"), nil).VirtualNode)
 		f.gone("two")
 		require.Equal(t, []string{"three"}, f.woken())
-		require.NotEmpty(t, f.Assume(web("three", true), nil).VirtualNode)
+		require.NotEmpty(t, f.Assume(alone("three"), nil).VirtualNode)
 		require.Empty(t, f.woken())
+
+		require.Empty(t, f.Assume(alone("four"), nil).VirtualNode)
+		ended := newPod("one", "100m")
+		ended.Status.Phase = corev1.PodSucceeded
+		f.ObserveEnded(ended, placed("a1"))
+		require.Equal(t, []string{"four"}, f.woken(), "a pod that has ended keeps no other away")
+		require.Equal(t, "a1", f.Assume(alone("four"), nil).VirtualNode)
+	})
+}
+
+// No more pods leave unreachable providers than may be together elsewhere.
+func TestAReservedPlaceKeepsOthersAway(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := withProviders("a", "b", "c")
+		require.Equal(t, "a1", f.Assume(alone("one"), nil).VirtualNode)
+		require.Equal(t, "b1", f.Assume(alone("two"), nil).VirtualNode)
+		for _, name := range []string{"a", "b"} {
+			down := usable(name)
+			down.Ready = false
+			f.Schedule(down)
+		}
+		require.Equal(t, "c1", f.ReserveElsewhere(alone("one"), nil).VirtualNode)
+		require.Empty(t, f.ReserveElsewhere(alone("two"), nil).VirtualNode)
+		require.Equal(t, "c1", f.Assume(alone("one"), nil).VirtualNode, "its own reservation does not keep it away")
 	})
 }

@@ -210,6 +210,11 @@ func realWorldMutants() []tested {
 			``,
 		}, "pkg/broker/state", "TestPodsThatWaitForOthersAreWokenWhenOthersMove"},
 		{mutant{
+			"two pods that must not be together reserve one place", "pkg/broker/state/pods.go",
+			`VirtualNode: d.VirtualNode}, Peer: of.Peer, Requests: of.Requests,`,
+			`VirtualNode: d.VirtualNode}, Requests: of.Requests,`,
+		}, "pkg/broker/state", "TestAReservedPlaceKeepsOthersAway"},
+		{mutant{
 			"a provider must spread over zones that its Nodes do not have", "pkg/provider/brokernode/forward.go",
 			`constraints.WithinProvider(shadow.Spec.Pod.TopologySpreadConstraints)`,
 			`append(constraints.WithinProvider(nil), shadow.Spec.Pod.TopologySpreadConstraints...)`,
