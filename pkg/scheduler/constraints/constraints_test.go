@@ -65,9 +65,11 @@ func TestWhatAConsumerSendsCountsAsWell(t *testing.T) {
 		"{":                              "not JSON",
 		`{"nodeAffinity": {}}`:           `unknown field "nodeAffinity"`,
 		`{"nodeSelector": {"a b": "c"}}`: "nodeSelector",
-		`{"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}}}`: "a term needs matchExpressions",
-		`{"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}}`:   "is empty",
-		`{"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": -5}]}}}`:           "the weight -5",
+		`{"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+			{"nodeSelectorTerms": [{}]}}}}`: "a term needs matchExpressions",
+		`{"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+			{"nodeSelectorTerms": []}}}}`: "is empty",
+		`{"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": -5}]}}}`: "the weight -5",
 		`{"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
 			{"topologyKey": "zone", "labelSelector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}}]}}}`: "podAntiAffinity",
 		`{"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}}`: "needs a topologyKey",
@@ -114,4 +116,29 @@ func TestAProviderPrefersToSpreadWithin(t *testing.T) {
 	require.Nil(t, within[0].MinDomains, "an API server rejects it with ScheduleAnyway")
 	require.Equal(t, given[1], within[1])
 	require.Equal(t, corev1.DoNotSchedule, given[0].WhenUnsatisfiable, "the cache's pod does not change")
+}
+
+func TestTheAnnotationHasWhatIsNotAboutTheNode(t *testing.T) {
+	same := corev1.PodAffinityTerm{TopologyKey: "zone", Namespaces: []string{"ns"}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}, Spec: corev1.PodSpec{
+		NodeName: "broker", NodeSelector: map[string]string{corev1.LabelHostname: "broker"},
+		Affinity: &corev1.Affinity{
+			PodAffinity: &corev1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
+				{Weight: 7, PodAffinityTerm: same}, {Weight: 1, PodAffinityTerm: corev1.PodAffinityTerm{TopologyKey: corev1.LabelHostname}},
+			}},
+			PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+				same, {TopologyKey: "zone", Namespaces: []string{"another"}},
+			}},
+		},
+	}}
+	sent, err := Parse(Annotation(pod))
+	require.NoError(t, err)
+	here := corev1.PodAffinityTerm{TopologyKey: "zone"}
+	require.Equal(t, &Travelling{Affinity: &corev1.Affinity{
+		PodAffinity: &corev1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
+			{Weight: 7, PodAffinityTerm: here},
+		}},
+		PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{here}},
+	}}, sent)
+	require.Empty(t, Annotation(&corev1.Pod{Spec: corev1.PodSpec{NodeSelector: map[string]string{"type": "virtual-kubelet"}}}))
 }

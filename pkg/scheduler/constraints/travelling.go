@@ -158,18 +158,18 @@ func affinityOf(pod *corev1.Pod) *corev1.Affinity {
 		left.NodeAffinity = nodeAffinityOf(pod, own.NodeAffinity)
 	}
 	if of := own.PodAffinity; of != nil {
-		required := leftTerms(pod, of.RequiredDuringSchedulingIgnoredDuringExecution)
-		if preferred := leftWeighted(pod, of.PreferredDuringSchedulingIgnoredDuringExecution); len(required)+len(preferred) > 0 {
+		r, p := leftTerms(pod, of.RequiredDuringSchedulingIgnoredDuringExecution, of.PreferredDuringSchedulingIgnoredDuringExecution)
+		if len(r)+len(p) > 0 {
 			left.PodAffinity = &corev1.PodAffinity{
-				RequiredDuringSchedulingIgnoredDuringExecution: required, PreferredDuringSchedulingIgnoredDuringExecution: preferred,
+				RequiredDuringSchedulingIgnoredDuringExecution: r, PreferredDuringSchedulingIgnoredDuringExecution: p,
 			}
 		}
 	}
 	if of := own.PodAntiAffinity; of != nil {
-		required := leftTerms(pod, of.RequiredDuringSchedulingIgnoredDuringExecution)
-		if preferred := leftWeighted(pod, of.PreferredDuringSchedulingIgnoredDuringExecution); len(required)+len(preferred) > 0 {
+		r, p := leftTerms(pod, of.RequiredDuringSchedulingIgnoredDuringExecution, of.PreferredDuringSchedulingIgnoredDuringExecution)
+		if len(r)+len(p) > 0 {
 			left.PodAntiAffinity = &corev1.PodAntiAffinity{
-				RequiredDuringSchedulingIgnoredDuringExecution: required, PreferredDuringSchedulingIgnoredDuringExecution: preferred,
+				RequiredDuringSchedulingIgnoredDuringExecution: r, PreferredDuringSchedulingIgnoredDuringExecution: p,
 			}
 		}
 	}
@@ -225,22 +225,20 @@ func leftExpressions(pod *corev1.Pod, term *corev1.NodeSelectorTerm) ([]corev1.N
 	}), true
 }
 
-func leftTerms(pod *corev1.Pod, of []corev1.PodAffinityTerm) (left []corev1.PodAffinityTerm) {
-	for i := range of {
-		if _, ok := term(pod, &of[i]); ok {
-			left = append(left, here(&of[i]))
+// leftTerms returns the terms about pods of the same namespace by keys that may be about providers.
+func leftTerms(pod *corev1.Pod, required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm,
+) (r []corev1.PodAffinityTerm, p []corev1.WeightedPodAffinityTerm) {
+	for i := range required {
+		if _, ok := term(pod, &required[i]); ok {
+			r = append(r, here(&required[i]))
 		}
 	}
-	return left
-}
-
-func leftWeighted(pod *corev1.Pod, of []corev1.WeightedPodAffinityTerm) (left []corev1.WeightedPodAffinityTerm) {
-	for i := range of {
-		if _, ok := term(pod, &of[i].PodAffinityTerm); ok {
-			left = append(left, corev1.WeightedPodAffinityTerm{Weight: of[i].Weight, PodAffinityTerm: here(&of[i].PodAffinityTerm)})
+	for i := range preferred {
+		if _, ok := term(pod, &preferred[i].PodAffinityTerm); ok {
+			p = append(p, corev1.WeightedPodAffinityTerm{Weight: preferred[i].Weight, PodAffinityTerm: here(&preferred[i].PodAffinityTerm)})
 		}
 	}
-	return left
+	return r, p
 }
 
 // here returns a term without the name of the pod's namespace, which has another name in the next cluster.
