@@ -53,7 +53,8 @@ func (b *brokered) constrained(t *testing.T) {
 		// The Nodes of the providers have no zones.
 		eventually(t, patient, func(ctx context.Context) error { return allRunning(ctx, b.consumer, namespace, 6) })
 		b.settle(t, atBroker, 6)
-		assert.Equal(t, map[string]int{"provider1": 2, "provider2": 2, "provider3": 2}, b.count(t, atBroker, brokeringv1alpha1.ProviderLabel))
+		assert.Equal(t, map[string]int{"provider1": 2, "provider2": 2, "provider3": 2},
+			b.count(t, atBroker, brokeringv1alpha1.ProviderLabel))
 
 		// Liqo does not forward affinities: the consumer's virtual kubelet does.
 		for i := range 4 {

@@ -374,7 +374,8 @@ func (w *world) createPod(of *podSpec) {
 		metav1.SetMetaDataLabel(&pod.ObjectMeta, judge.AloneLabel, "true")
 		pod.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
 			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
-				TopologyKey: v1alpha1.ProviderLabel, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{judge.AloneLabel: "true"}},
+				TopologyKey:   v1alpha1.ProviderLabel,
+				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{judge.AloneLabel: "true"}},
 			}},
 		}}
 	}

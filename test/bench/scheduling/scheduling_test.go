@@ -105,7 +105,8 @@ func decider(change func(*corev1.Pod)) func() string {
 	change(of)
 	own := constraints.Of(of, nil)
 	pod := &scheduler.Pod{
-		UID: "new", Namespace: "ns", App: app(7), Labels: of.Labels, Requests: requests, Constraints: own, Peer: constraints.PeerOf(of, own),
+		UID: "new", Namespace: "ns", App: app(7), Labels: of.Labels, Requests: requests,
+		Constraints: own, Peer: constraints.PeerOf(of, own),
 	}
 	var d scheduler.Decision
 	return func() string {

@@ -23,7 +23,8 @@ func (r *Record) judgeAlone() (faults []string) {
 		}
 		if to := assignedTo(pod); to != (place{}) && to != assignedTo(c.Before) {
 			if other := beside(pod, to.provider, slices.Collect(maps.Values(latest))); other != nil {
-				faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s, where %s is", pod.Name, to.provider, r.at(c.At), other.Name))
+				faults = append(faults,
+					fmt.Sprintf("%s is assigned to %s at %s, where %s is", pod.Name, to.provider, r.at(c.At), other.Name))
 			}
 		}
 		latest[pod.UID] = pod

@@ -120,8 +120,8 @@ func (r *Record) judgeUnbound(pod *corev1.Pod, pods []*corev1.Pod) string {
 }
 
 // Untrue returns the waiting pods whose reason is wrong when everything has settled: the only true reasons are
-// insufficient capacity, and another pod that the pod must not be with. The broker writes reasons later than it decides. The text after a semicolon describes an
-// earlier state.
+// insufficient capacity, and another pod that the pod must not be with. The broker writes reasons later than it decides.
+// The text after a semicolon describes an earlier state.
 func (r *Record) Untrue() string {
 	var faults []string
 	for _, pod := range latestPods(r.Home.Pods) {
