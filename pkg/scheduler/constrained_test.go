@@ -289,6 +289,17 @@ func TestASnapshotSharesNoCounts(t *testing.T) {
 	}
 }
 
+// TestAReservationDoesNotCountThePodItself decides about a place to reserve for a pod that is still counted elsewhere.
+func TestAReservationDoesNotCountThePodItself(t *testing.T) {
+	s := stateOf(ready("p1", attributes("zone", "a")), ready("p2", attributes("zone", "a")))
+	of, pod := constrainedPod(antiAffinity(corev1.LabelTopologyZone))
+	s.Assign(Assignment{UID: pod.UID, Place: Place{"p1", "p1"}, Peer: constraints.PeerOf(of, pod.Constraints)})
+	other := *pod
+	other.Use = ReservedElsewhere
+	require.NotEmpty(t, decide(s, &other, nil).Provider)
+	require.NotEmpty(t, decide(s.Snapshot(&other), &other, nil).Provider)
+}
+
 // BenchmarkSlowestConstraints decides among 100 providers about a pod of a namespace with 1,000 pods that have as many
 // terms of anti-affinity as are read, no two of them alike.
 func BenchmarkSlowestConstraints(b *testing.B) {

@@ -45,11 +45,14 @@ func (s *State) Snapshot(pod *Pod) *State {
 	if of := s.peers[pod.Namespace].copied(pod); of != nil {
 		copied.peers = map[string]*peers{pod.Namespace: of}
 	}
-	if own, assigned := s.assignments[pod.holder()]; assigned {
-		own.load = loadOf(own.load)
-		own.account = Account{} // No decision reads the sums of accounts.
-		own.peer = copied.peers[pod.Namespace].same(own.peer)
-		copied.assignments[pod.holder()] = own
+	// A decision about another use of the pod does not count the pod itself either.
+	for _, holder := range []Holder{pod.holder(), HolderOf(pod.UID)} {
+		if own, assigned := s.assignments[holder]; assigned {
+			own.load = loadOf(own.load)
+			own.account = Account{} // No decision reads the sums of accounts.
+			own.peer = copied.peers[pod.Namespace].same(own.peer)
+			copied.assignments[holder] = own
+		}
 	}
 	return copied
 }
