@@ -151,20 +151,26 @@ func anyPeer(*constraints.Peer) bool { return true }
 
 // count counts the pods that are selected, without the pod itself, by the ID of their provider.
 func (c *cycle) count(s *State, of *peers, selector labels.Selector, counts func(*constraints.Peer) bool) map[string]int {
-	own := s.assignments[HolderOf(c.pod.UID)]
 	at := map[string]int{}
 	of.each(selector, func(g *group) {
-		if !counts(g.Peer) {
-			return
-		}
-		for provider, count := range g.at {
-			at[provider] += count
-		}
-		if own.peer != nil && own.peer.key == g.key {
-			at[own.load.at.Provider]--
+		if counts(g.Peer) {
+			for provider, count := range c.othersOf(s, g) {
+				at[provider] += count
+			}
 		}
 	})
 	return at
+}
+
+// othersOf returns the numbers of the pods of a group by the ID of their provider, without the pod itself.
+func (c *cycle) othersOf(s *State, g *group) map[string]int {
+	own := s.assignments[HolderOf(c.pod.UID)]
+	if own.peer != g {
+		return g.at
+	}
+	others := maps.Clone(g.at)
+	others[own.load.at.Provider]--
+	return others
 }
 
 // inDomains adds up numbers of pods by domain.
@@ -187,14 +193,9 @@ func (c *cycle) keptAway(s *State, of *peers) (kept []keptDomains) {
 	if of == nil || len(of.repelling) == 0 {
 		return nil
 	}
-	own := s.assignments[HolderOf(c.pod.UID)]
 	byKey := map[string]sets.Set[string]{}
 	for g := range of.repelling {
-		at := g.at
-		if own.peer != nil && own.peer.key == g.key {
-			at = maps.Clone(at)
-			at[own.load.at.Provider]--
-		}
+		at := c.othersOf(s, g)
 		for i := range g.AntiAffinity {
 			t := &g.AntiAffinity[i]
 			if !t.Selects(c.pod.Labels) {
@@ -264,7 +265,7 @@ func (c *cycle) inAllDomains(p *provider, required bool) bool {
 // filterConstraints reports whether the provider meets the pod's required constraints, and no other pod keeps it away.
 func (c *cycle) filterConstraints(p *provider, v *verdict.Verdict) bool {
 	if r := c.unmet(p); r != nil {
-		v.Filter, v.Detail = verdict.NodeAffinity, *r
+		v.Filter, v.Detail = verdict.NodeAffinity, describe(r)
 		return false
 	}
 	for i := range c.constraints.spreads {
@@ -323,14 +324,13 @@ func (c *cycle) keptFrom(p *provider) string {
 
 // unmet returns the first requirement of node selector and affinity that the provider does not meet; nil if it meets
 // them.
-func (c *cycle) unmet(p *provider) *string {
+func (c *cycle) unmet(p *provider) *labels.Requirement {
 	for _, any := range c.constraints.required {
-		var first *string
+		var first *labels.Requirement
 		met := slices.ContainsFunc(any, func(term []labels.Requirement) bool {
 			r := firstUnmet(term, p)
-			if r != nil && first == nil {
-				reason := describe(r)
-				first = &reason
+			if first == nil {
+				first = r
 			}
 			return r == nil
 		})

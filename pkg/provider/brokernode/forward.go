@@ -67,8 +67,9 @@ func (f *Forwarder) create(ctx context.Context, pods corev1listers.PodNamespaceL
 	if !f.View.ForwardTokens {
 		shadow = withoutTokens(shadow)
 	}
-	shadow = shadow.DeepCopy()
-	shadow.Spec.Pod.TopologySpreadConstraints = constraints.WithinProvider(shadow.Spec.Pod.TopologySpreadConstraints)
+	spread := *shadow
+	spread.Spec.Pod.TopologySpreadConstraints = constraints.WithinProvider(shadow.Spec.Pod.TopologySpreadConstraints)
+	shadow = &spread
 	pod, err := pods.Get(shadow.Name)
 	if err != nil {
 		return nil, fmt.Errorf("pod %s is no longer assigned to VirtualNode %s: %w", shadow.Name, f.View.VirtualNode, err)
