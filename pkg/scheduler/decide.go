@@ -32,7 +32,7 @@ func (s *State) Decide(now time.Time, pod *Pod, policy *Policy) (d Decision) {
 	for i, p := range s.providers {
 		v := &d.Verdicts[i]
 		*v = verdict.Verdict{Provider: p.ID, Several: len(p.slices) > 1}
-		if c.filterProvider(p, v) && c.filterConstraints(p, v) && c.filterSlices(p, v) && c.filterCriteria(p, v) {
+		if c.filterProvider(p, v) && c.filterConstraints(p, v) && c.filterVolumes(p, v) && c.filterSlices(p, v) && c.filterCriteria(p, v) {
 			c.addCandidate(p, v)
 		}
 	}

@@ -35,6 +35,8 @@ type Pod struct {
 	// Constraints are the pod's own; nil is none. Peer is the pod as the constraints of others see it.
 	Constraints *constraints.Constraints
 	Peer        *constraints.Peer
+	// Volumes are the volumes of its claims; nil is none.
+	Volumes *Volumes
 	// Refused has, by VirtualNode, the end of the pod's back-off there; the key "" is for all VirtualNodes without an
 	// entry.
 	Refused map[string]time.Time

@@ -26,8 +26,10 @@ type Provider struct {
 
 	// Namespaces are the local namespaces that are offloaded there; nil is none.
 	Namespaces sets.Set[string]
-	KPIs       kpi.Values
-	Slices     []Slice
+	// StorageClasses are those that it offers for volumes; nil is none.
+	StorageClasses sets.Set[string]
+	KPIs           kpi.Values
+	Slices         []Slice
 }
 
 // Schedulable reports whether the administrator allows new pods at the provider.

@@ -20,6 +20,10 @@ const (
 	NodeAffinity
 	TopologySpread
 	PodAffinity
+	// VolumeElsewhere: a volume of the pod is at another provider. NoStorageClass: the provider has no class for a volume
+	// that is not at a provider yet.
+	VolumeElsewhere
+	NoStorageClass
 	// NothingGranted: the provider has no slice.
 	NothingGranted
 
@@ -58,6 +62,8 @@ var filterNames = [...]string{
 	NodeAffinity:      "node affinity",
 	TopologySpread:    "topology spread",
 	PodAffinity:       "pod affinity",
+	VolumeElsewhere:   "volume is at another provider",
+	NoStorageClass:    "no storage class",
 	NothingGranted:    "nothing granted",
 	ServesAnotherNode: "virtual kubelet serves another node",
 	NameNotUnique:     "VirtualNode name not unique",

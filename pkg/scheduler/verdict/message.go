@@ -47,7 +47,7 @@ func (v *Verdict) Reason() string {
 	switch v.Filter {
 	case Insufficient:
 		return Insufficient.String() + " " + v.Detail
-	case NodeAffinity, TopologySpread, PodAffinity:
+	case NodeAffinity, TopologySpread, PodAffinity, VolumeElsewhere, NoStorageClass:
 		return v.Detail
 	}
 	return v.Filter.String()

@@ -28,7 +28,7 @@ type Verdict struct {
 	// that passed the most.
 	Filter Filter
 	// Detail adds the cause to NotReady, the resource to Insufficient, and the expression's error to Failed. It is the
-	// reason itself with NodeAffinity, TopologySpread and PodAffinity.
+	// reason itself with NodeAffinity, TopologySpread, PodAffinity, VolumeElsewhere and NoStorageClass.
 	Detail string
 	// Scores has one for every plugin with a weight, by name; nil unless Filter is Passed.
 	Scores []PluginScore
