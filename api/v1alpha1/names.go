@@ -164,6 +164,18 @@ const AddressAnnotation = "brokering.liqo.io/address"
 // names the VirtualNode of the virtual kubelet that renewed it last.
 const RenewedByAnnotation = "brokering.liqo.io/renewed-by"
 
+// VolumeLabel, with the value "true", marks the PersistentVolumes of the broker's Node. Each stands for a volume at the
+// provider in its ProviderLabel: the first pod that uses it decides.
+const VolumeLabel = "brokering.liqo.io/volume"
+
+// MadeAtAnnotation is set on a PersistentVolume of the broker's Node once its claim was made at a provider, the value. If
+// the claim is not there any more, it is not made again: its volume was lost.
+const MadeAtAnnotation = "brokering.liqo.io/made-at"
+
+// ClaimUIDAnnotation is set on a PersistentVolumeClaim at a provider: the UID of the claim that it was made from. A later
+// claim may have the same name.
+const ClaimUIDAnnotation = "brokering.liqo.io/claim-uid"
+
 // BrokerNodeLabel marks the broker's Node.
 const BrokerNodeLabel = "brokering.liqo.io/broker-node"
 
@@ -177,6 +189,16 @@ const ForConsumersLabel = "brokering.liqo.io/for-consumers"
 
 // IsolateLabel is a label of tenant namespaces. With the value "false", the gateway of the peer restricts nothing.
 const IsolateLabel = "brokering.liqo.io/isolate"
+
+// UnreachableMessage is the message of the condition Ready of a pod whose provider cannot be reached.
+func UnreachableMessage(pod *corev1.Pod) string {
+	for i := range pod.Spec.Volumes {
+		if v := &pod.Spec.Volumes[i]; v.PersistentVolumeClaim != nil || v.Ephemeral != nil {
+			return "the provider cluster cannot be reached; its volumes are there"
+		}
+	}
+	return "the provider cluster cannot be reached"
+}
 
 // ConditionAssigned is the condition of a pod that reports whether a provider was found for it.
 const ConditionAssigned = "brokering.liqo.io/Assigned"

@@ -32,7 +32,7 @@ type PlacementPolicy struct {
 // PlacementPolicySpec is set by an administrator.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.selection) || (has(self.consumers) && size(self.consumers) > 0)",message="a selection needs consumers, whose choice it is"
-// +kubebuilder:validation:XValidation:rule="!has(self.selection) || !(has(self.priority) || has(self.namespaceSelector) || has(self.podSelector) || has(self.providers) || has(self.filter) || has(self.score) || has(self.weights) || has(self.uptimeWindow) || has(self.spread) || has(self.pendingTimeout) || has(self.maxUnavailable))",message="a selection stands alone, with its consumers: put everything else into another policy"
+// +kubebuilder:validation:XValidation:rule="!has(self.selection) || !(has(self.priority) || has(self.namespaceSelector) || has(self.podSelector) || has(self.providers) || has(self.filter) || has(self.score) || has(self.weights) || has(self.uptimeWindow) || has(self.spread) || has(self.pendingTimeout) || has(self.maxUnavailable) || has(self.volumes))",message="a selection stands alone, with its consumers: put everything else into another policy"
 // +kubebuilder:validation:XValidation:rule="!has(self.selection) || !has(self.failover) || !(has(self.failover.after) || (has(self.failover.mode) && self.failover.mode == 'Never'))",message="a selection stands alone, with its consumers: put failover into another policy"
 type PlacementPolicySpec struct {
 	// Priority decides between policies that match the same pod: the policy with the highest priority is used.
@@ -105,7 +105,22 @@ type PlacementPolicySpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 1000000 : self.matches('^([1-9][0-9]?|100)%$')",message="maxUnavailable must be a number from 1 to 1000000, or a percentage from 1% to 100%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+	// Volumes sets whether pods with PersistentVolumeClaims may leave a provider that cannot run them any more. Keep: they
+	// stay with their volumes, and wait. Recreate: they may move, and get new, empty volumes there; the old ones are
+	// deleted. Use Recreate for caches only. Default: Keep.
+	// +optional
+	// +kubebuilder:validation:Enum=Keep;Recreate
+	Volumes VolumesMode `json:"volumes,omitempty"`
 }
+
+// VolumesMode is whether pods may leave their volumes.
+type VolumesMode string
+
+// The modes of volumes.
+const (
+	VolumesKeep     VolumesMode = "Keep"
+	VolumesRecreate VolumesMode = "Recreate"
+)
 
 // Selection selects provider clusters.
 type Selection struct {

@@ -47,6 +47,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/restore"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/termination"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/volumes"
 	"github.com/capacitorset/liqo-broker-vk/pkg/cached"
 	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
@@ -145,6 +146,8 @@ func managerOptions(cfg *Config, scheme *runtime.Scheme) ctrl.Options {
 				&authv1beta1.Tenant{}:                      {Transform: cached.Metadata},
 				&offloadingv1beta1.NamespaceMap{}:          {Transform: cached.Metadata},
 				&offloadingv1beta1.ShadowPod{}:             {Transform: cached.Keys},
+				&corev1.PersistentVolumeClaim{}:            {Transform: cached.Metadata},
+				&corev1.PersistentVolume{}:                 cached.Volumes(),
 				&discoveryv1.EndpointSlice{}:               {Label: forge.EndpointSliceLabels().AsSelector()},
 				&networkingv1beta1.FirewallConfiguration{}: {Label: isolation.ManagedBy().AsSelector()},
 			},
@@ -183,6 +186,7 @@ type Broker struct {
 	// endpoints is nil if Liqo's networking module is not installed, and isolation does nothing then.
 	endpoints *network.Endpoints
 	isolation *isolation.Controller
+	volumes   *volumes.Controller
 	requeue   *requeue.Pods
 	kubelet   kubeletapi.Config
 }
@@ -292,6 +296,10 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 		grants: grantController, node: brokerNode, providers: providerController, cleaner: cleaner, checker: checker, pods: podController,
 		policies:  policies.New(home, rules, again, clk, metrics.policies),
 		endpoints: endpoints, requeue: again, kubelet: kubeletAPI,
+		volumes: volumes.New(volumes.Config{
+			Log: cfg.Log.WithName("volumes"), Client: home, NodeName: cfg.NodeName,
+			Events: untrusted.Recorder{EventRecorder: mgr.GetEventRecorderFor("liqo-broker")}, //nolint:staticcheck // As the pods' events.
+		}),
 		isolation: isolation.New(isolation.Config{
 			Log: cfg.Log.WithName("isolation"), Client: home, Enabled: cfg.IsolateConsumers, NodeName: cfg.NodeName, Clock: clk,
 			Metrics: metrics.isolation,
@@ -305,7 +313,7 @@ func (b *Broker) Node() *node.Node { return b.node }
 // SetUpControllers registers the controllers that assign and move pods, and probe providers. They start when the
 // replica is elected and its caches are filled.
 func (b *Broker) SetUpControllers(ctx context.Context, mgr manager.Manager) error {
-	if err := pods.IndexReplicas(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := pods.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	if err := mgr.Add(manager.RunnableFunc(b.requeue.Run)); err != nil {
@@ -315,7 +323,7 @@ func (b *Broker) SetUpControllers(ctx context.Context, mgr manager.Manager) erro
 		Client: b.client, Live: mgr.GetAPIReader(),
 		Writer: &podpatch.Writer{Client: b.client, Clock: clock.RealClock{}, Metrics: b.metrics.pods.Writes()},
 	})
-	controllers := []interface{ SetUp(manager.Manager) error }{b.pods, b.grants, removals, b.checker, b.providers, b.cleaner, b.policies}
+	controllers := []interface{ SetUp(manager.Manager) error }{b.pods, b.grants, removals, b.checker, b.providers, b.cleaner, b.policies, b.volumes}
 	if b.endpoints != nil {
 		controllers = append(controllers, b.endpoints, b.isolation)
 	}

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
@@ -30,7 +32,7 @@ const (
 var omitted = strings.Repeat("…", values.MaxText/len("…")+1)
 
 // Pod is a transform for the pods of the broker's node. It drops fields that the broker does not read and that a tenant
-// may write at any length: environments, commands, volumes. Of annotations it keeps all keys, and of their values as
+// may write at any length: environments, commands, volumes other than claims. Of annotations it keeps all keys, and of their values as
 // much as expressions see. The broker patches pods with the fields that it changes, so the fields that are dropped here
 // stay at the API server.
 func Pod(in any) (any, error) {
@@ -41,7 +43,8 @@ func Pod(in any) (any, error) {
 	trimMeta(pod)
 	spec := &pod.Spec
 	spec.Containers, spec.InitContainers = Containers(spec.Containers), Containers(spec.InitContainers)
-	spec.EphemeralContainers, spec.Volumes, spec.HostAliases, spec.ImagePullSecrets = nil, nil, nil, nil
+	spec.EphemeralContainers, spec.HostAliases, spec.ImagePullSecrets = nil, nil, nil
+	spec.Volumes = claims(spec.Volumes)
 	spec.DNSConfig = nil
 	trimConstraints(pod)
 	for i := range pod.Status.Conditions {
@@ -49,6 +52,24 @@ func Pod(in any) (any, error) {
 		c.Message = untrusted.Cut(c.Message, untrusted.MaxText)
 	}
 	return pod, nil
+}
+
+// claims returns the volumes that are PersistentVolumeClaims, with their names only.
+func claims(volumes []corev1.Volume) []corev1.Volume {
+	var trimmed []corev1.Volume
+	for i := range volumes {
+		v := corev1.Volume{Name: volumes[i].Name}
+		switch {
+		case volumes[i].PersistentVolumeClaim != nil:
+			v.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: volumes[i].PersistentVolumeClaim.ClaimName}
+		case volumes[i].Ephemeral != nil:
+			v.Ephemeral = &corev1.EphemeralVolumeSource{}
+		default:
+			continue
+		}
+		trimmed = append(trimmed, v)
+	}
+	return trimmed
 }
 
 // TooLargeAnnotation is set on a cached pod whose affinity and topology spread constraints were dropped because they are
@@ -97,6 +118,11 @@ func Metadata(in any) (any, error) {
 		trimMeta(object)
 	}
 	return in, nil
+}
+
+// Volumes are the options of a cache of the PersistentVolumes of the broker's Node.
+func Volumes() cache.ByObject {
+	return cache.ByObject{Label: labels.SelectorFromSet(labels.Set{v1alpha1.VolumeLabel: "true"}), Transform: Metadata}
 }
 
 // Keys is a transform for objects of which the broker reads the keys of labels and annotations only.

@@ -322,7 +322,7 @@ func TestAPolicyIsCheckedAsTheCRDDoes(t *testing.T) {
 			Priority: -3, Consumers: []string{"a", "b"}, Providers: []string{"p"}, Filter: "true", Score: "1",
 			Weights: []v1alpha1.Weight{{Name: "price", Weight: 1000}, {Name: "free"}},
 			Spread:  &v1alpha1.Spread{TopologyKey: "region"}, Failover: v1alpha1.Failover{Mode: "Move", After: seconds(5)},
-			PendingTimeout: seconds(0),
+			PendingTimeout: seconds(0), Volumes: "Recreate",
 		}},
 		"never moving": {spec: v1alpha1.PlacementPolicySpec{Failover: v1alpha1.Failover{Mode: "Never"}}},
 		"an empty id":  {spec: v1alpha1.PlacementPolicySpec{Consumers: []string{""}}, at: "consumers[0]"},
@@ -352,6 +352,7 @@ func TestAPolicyIsCheckedAsTheCRDDoes(t *testing.T) {
 		"another failover": {
 			spec: v1alpha1.PlacementPolicySpec{Failover: v1alpha1.Failover{Mode: "Maybe"}}, at: "failover.mode",
 		},
+		"other volumes": {spec: v1alpha1.PlacementPolicySpec{Volumes: "Move"}, at: "volumes"},
 		"a failover too soon": {
 			spec: v1alpha1.PlacementPolicySpec{Failover: v1alpha1.Failover{After: seconds(4)}}, at: "failover.after",
 		},

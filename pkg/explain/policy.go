@@ -61,6 +61,10 @@ func (e *Explainer) validate(spec *v1alpha1.PlacementPolicySpec) field.ErrorList
 				field.Invalid(at.Child("spread", "topologyKey"), field.OmitValueType{}, "must have 1 to 253 characters"))
 		}
 	}
+	modes := []v1alpha1.VolumesMode{v1alpha1.VolumesKeep, v1alpha1.VolumesRecreate}
+	if spec.Volumes != "" && !slices.Contains(modes, spec.Volumes) {
+		faults = append(faults, field.NotSupported(at.Child("volumes"), spec.Volumes, modes))
+	}
 	faults = append(faults, validateFailover(&spec.Failover, at.Child("failover"))...)
 	if spec.PendingTimeout != nil && spec.PendingTimeout.Duration < 0 {
 		faults = append(faults,

@@ -230,7 +230,7 @@ func (c *Criteria) Pod(pod *corev1.Pod, namespace *corev1.Namespace) *scheduler.
 		Account: AccountOf(pod, namespace), First: pod.Annotations[v1alpha1.AssignedAtAnnotation] == "",
 		Labels: pod.Labels, Annotations: pod.Annotations, App: appOf(pod),
 		Requests: resources.PodRequests(&pod.Spec), Expression: c.Filter, Selections: c.Selections,
-		Refused: backoff.Of(pod).Until(), Constraints: c.Constraints, Peer: constraints.PeerOf(pod, c.Constraints),
+		Refused: backoff.Of(pod).Until(), Constraints: c.Constraints, Volumes: c.Volumes, Peer: constraints.PeerOf(pod, c.Constraints),
 	}
 }
 

@@ -36,7 +36,9 @@ type Criteria struct {
 	Filter *cel.Program
 	// Constraints are the pod's own; nil if it has none.
 	Constraints *constraints.Constraints
-	Rules       Rules
+	// Volumes are the volumes of its claims; nil if it has none.
+	Volumes *scheduler.Volumes
+	Rules   Rules
 }
 
 // Rules define when a pod is moved, by its annotations and its policy.
@@ -74,7 +76,7 @@ func (p *Policies) CriteriaOf(ctx context.Context, pod *corev1.Pod, namespace *c
 	if err != nil {
 		return Criteria{Rules: careful(p.Defaults)}, err
 	}
-	return p.criteria(ranked, pod, namespace, policy)
+	return p.criteria(ctx, ranked, pod, namespace, policy)
 }
 
 // CriteriaUnder reads the criteria of a pod, with policy in place of the pod's own, if not nil. The errors are the same
@@ -86,17 +88,21 @@ func (p *Policies) CriteriaUnder(ctx context.Context, pod *corev1.Pod, namespace
 	if err != nil {
 		return Criteria{Rules: p.Defaults}, err
 	}
-	return p.criteria(ranked, pod, namespace, policy)
+	return p.criteria(ctx, ranked, pod, namespace, policy)
 }
 
-func (p *Policies) criteria(ranked Ranking, pod *corev1.Pod, namespace *corev1.Namespace, policy *v1alpha1.PlacementPolicy,
+func (p *Policies) criteria(ctx context.Context, ranked Ranking, pod *corev1.Pod, namespace *corev1.Namespace,
+	policy *v1alpha1.PlacementPolicy,
 ) (Criteria, error) {
 	c := Criteria{Rules: p.Defaults}
 	if policy != nil {
 		applyRules(&c.Rules, &policy.Spec)
 	}
-	switch err := p.read(&c, ranked, pod, namespace, policy); {
+	switch err := p.read(ctx, &c, ranked, pod, namespace, policy); {
 	case err == nil, errors.Is(err, ErrDeferred):
+		return c, err
+	case errors.Is(err, ErrVolume):
+		c.Rules = careful(c.Rules)
 		return c, err
 	default:
 		c.Rules = careful(c.Rules)
@@ -104,7 +110,8 @@ func (p *Policies) criteria(ranked Ranking, pod *corev1.Pod, namespace *corev1.N
 	}
 }
 
-func (p *Policies) read(c *Criteria, ranked Ranking, pod *corev1.Pod, namespace *corev1.Namespace, policy *v1alpha1.PlacementPolicy,
+func (p *Policies) read(ctx context.Context, c *Criteria, ranked Ranking, pod *corev1.Pod, namespace *corev1.Namespace,
+	policy *v1alpha1.PlacementPolicy,
 ) (err error) {
 	if policy != nil {
 		if c.Policy, err = p.Compile(policy); err != nil {
@@ -113,6 +120,9 @@ func (p *Policies) read(c *Criteria, ranked Ranking, pod *corev1.Pod, namespace 
 	}
 	c.Selections = ranked.selectionsOf(ConsumerOf(namespace))
 	if c.Constraints, err = constraintsOf(pod); err != nil {
+		return err
+	}
+	if c.Volumes, err = p.volumesOf(ctx, pod, policy); err != nil {
 		return err
 	}
 	switch mode := v1alpha1.FailoverMode(pod.Annotations[v1alpha1.FailoverAnnotation]); mode {

@@ -38,6 +38,9 @@ func Provider(pc *v1alpha1.ProviderCluster, virtualNodes []*offloadingv1beta1.Vi
 	for _, virtualNode := range slices.SortedFunc(slices.Values(virtualNodes), byName) {
 		if isSlice(pc, virtualNode.Name) { // The broker may be configured to ignore some of them.
 			maps.Copy(p.Labels, labelsOf(virtualNode))
+			if classes := storageClassesOf(virtualNode); len(classes) > 0 {
+				p.StorageClasses = p.StorageClasses.Union(classes)
+			}
 		}
 	}
 	for _, m := range namespaceMaps {
@@ -73,6 +76,20 @@ func labelsOf(virtualNode *offloadingv1beta1.VirtualNode) map[string]string {
 		}
 	}
 	return labels
+}
+
+// maxStorageClasses is the number of storage classes of a VirtualNode that are read.
+const maxStorageClasses = 100
+
+// storageClassesOf returns the names of the storage classes that the provider offers with a VirtualNode.
+func storageClassesOf(virtualNode *offloadingv1beta1.VirtualNode) sets.Set[string] {
+	classes := sets.New[string]()
+	for _, class := range virtualNode.Spec.StorageClasses[:min(len(virtualNode.Spec.StorageClasses), maxStorageClasses)] {
+		if len(content.IsDNS1123Subdomain(class.StorageClassName)) == 0 {
+			classes.Insert(class.StorageClassName)
+		}
+	}
+	return classes
 }
 
 func byName(a, b *offloadingv1beta1.VirtualNode) int {

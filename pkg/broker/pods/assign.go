@@ -40,6 +40,10 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 	if errors.Is(err, placement.ErrDeferred) {
 		return ctrl.Result{RequeueAfter: wait.Jitter(deferredRecheck, 1)}, c.waits(ctx, pod, "FilterDeferred", err.Error())
 	}
+	if errors.Is(err, placement.ErrVolume) { // A change of the claim requeues the pod.
+		c.Metrics.invalid(time.Since(began))
+		return ctrl.Result{RequeueAfter: invalidRecheck}, c.waits(ctx, pod, "VolumeNotAvailable", err.Error())
+	}
 	if errors.Is(err, placement.ErrInvalid) {
 		c.Metrics.invalid(time.Since(began))
 		return ctrl.Result{RequeueAfter: invalidRecheck}, c.waits(ctx, pod, "InvalidCriteria", err.Error())
@@ -57,7 +61,7 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 	}
 
 	// 3. The decision, which reserves the capacity.
-	d := c.State.Assume(of, criteria.Policy)
+	d := c.assume(of, criteria.Policy)
 	decided := time.Now()
 	switch {
 	case d.Err != nil:
@@ -79,7 +83,11 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 		Pod: pod, Namespace: namespace, Policy: criteria.Policy, Decision: &d,
 		EvictedAt: c.State.Pod(pod.UID).EvictedAt, Began: began, Decided: decided,
 	})
-	err = c.writeAssignment(ctx, pod, &d)
+	if err = c.bindVolumes(ctx, pod, of.Volumes, d.Provider); err != nil {
+		c.unreserve(pod)
+	} else {
+		err = c.writeAssignment(ctx, pod, &d)
+	}
 	tracing.End(span, err)
 	if kerrors.IsInvalid(err) { // The annotations of the pod leave no space for the broker's (ValidateAnnotationsSize in apimachinery).
 		message := "the assignment cannot be written: " + err.Error()

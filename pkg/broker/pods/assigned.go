@@ -31,11 +31,10 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, ass
 	c.measureStart(pod)
 
 	// 2. Its rules, and its provider.
-	criteria, namespace, err := c.criteriaOf(ctx, pod)
-	if err != nil && !errors.Is(err, placement.ErrInvalid) {
-		return ctrl.Result{}, err
+	criteria, namespace, unreadable := c.criteriaOf(ctx, pod)
+	if unreadable != nil && !errors.Is(unreadable, placement.ErrInvalid) {
+		return ctrl.Result{}, unreadable
 	}
-	readable := err == nil // Otherwise a filter may not have been compiled yet.
 	at, err := c.virtualNode(ctx, assigned)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -58,10 +57,13 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, ass
 	if pod.DeletionTimestamp == nil && c.Guard.Missing() != "" {
 		return ctrl.Result{RequeueAfter: admission.Recheck}, nil
 	}
-	if reason == eviction.Drained && !at.Terminating {
+	if reason == eviction.Drained && !at.Terminating && !isPinned(pod, &criteria) {
 		if wait, err := c.awaitReplicas(ctx, pod, assigned.VirtualNode, &criteria.Rules); err != nil || wait > 0 {
 			return ctrl.Result{RequeueAfter: wait}, err
 		}
+	}
+	if staysWithVolumes(reason, pod) && !c.fitsElsewhere(pod, namespace, &criteria, assigned, reason, unreadable) {
+		return ctrl.Result{RequeueAfter: longestNowhere}, nil
 	}
 	if at.UnreachableSince.IsZero() {
 		if done, wait, err := c.checkStatus(ctx, pod, assigned, reason, criteria.Rules); done || err != nil {
@@ -71,8 +73,8 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, ass
 	if delay := c.State.MoveDelay(pod.UID); delay > 0 {
 		return ctrl.Result{RequeueAfter: delay}, nil
 	}
-	if reason == eviction.Unreachable && pod.DeletionTimestamp == nil && (!readable ||
-		!c.fitsElsewhere(pod, namespace, &criteria, assigned)) {
+	if reason == eviction.Unreachable && pod.DeletionTimestamp == nil &&
+		!c.fitsElsewhere(pod, namespace, &criteria, assigned, reason, unreadable) {
 		return ctrl.Result{RequeueAfter: c.nowhereRecheck(at.FailoverFrom)}, nil
 	}
 	return ctrl.Result{}, c.evict(ctx, pod, assigned, reason)
@@ -88,20 +90,28 @@ func (c *Controller) nowhereRecheck(since time.Time) time.Duration {
 	return min(max(c.ProbeInterval, c.Clock.Since(since)/10), longestNowhere)
 }
 
-// fitsElsewhere reports whether another provider fits a pod whose provider cannot be reached, and reserves its capacity
-// there. Without one the pod is not evicted: it may still run at its provider, which would end it on recovery.
-func (c *Controller) fitsElsewhere(pod *corev1.Pod, namespace *corev1.Namespace, criteria *placement.Criteria, from scheduler.Place) bool {
-	d := c.State.ReserveElsewhere(criteria.Pod(pod, namespace), criteria.Policy)
-	if d.VirtualNode != "" {
-		return true
+// fitsElsewhere reports whether another provider fits a pod that is to leave its own, and reserves its capacity there.
+// Without one the pod is not evicted: it may still run at its provider, or its volumes are there. Nor is it if its
+// criteria are unreadable, for example because its filter is not compiled yet.
+func (c *Controller) fitsElsewhere(pod *corev1.Pod, namespace *corev1.Namespace, criteria *placement.Criteria, from scheduler.Place,
+	why eviction.Reason, unreadable error,
+) bool {
+	text := ""
+	if unreadable == nil {
+		d := c.State.ReserveElsewhere(c.elsewhere(criteria.Pod(pod, namespace), from, why), criteria.Policy)
+		switch {
+		case d.VirtualNode != "":
+			return true
+		case d.Err != nil:
+			text = d.Err.Error()
+		default:
+			text = d.Waiting()
+		}
+	} else {
+		text = unreadable.Error()
 	}
 	if c.State.ObserveNowhere(pod.UID) {
-		text := d.Waiting()
-		if d.Err != nil {
-			text = d.Err.Error()
-		}
-		c.Events.Eventf(pod, corev1.EventTypeWarning, "MoveWaits",
-			"Staying at %s, whose provider is unreachable: %s", from.VirtualNode, text)
+		c.Events.Eventf(pod, corev1.EventTypeWarning, "MoveWaits", "%s: %s", staying(why, from.VirtualNode), text)
 	}
 	return false
 }
@@ -259,7 +269,7 @@ func (c *Controller) markUnreachable(ctx context.Context, pod *corev1.Pod, at st
 	}
 	err := c.write.Patch(ctx, pod, podpatch.Fit(pod, map[string]any{"annotations": map[string]any{v1alpha1.UnreachableAnnotation: since}}))
 	if err == nil && unreachable && placement.Ready(pod) {
-		err = c.write.PatchCondition(ctx, pod, podpatch.NotReady("ProviderUnreachable", "the provider cluster cannot be reached"))
+		err = c.write.PatchCondition(ctx, pod, podpatch.NotReady("ProviderUnreachable", v1alpha1.UnreachableMessage(pod)))
 	}
 	return err
 }

@@ -127,6 +127,8 @@ func (b failureBackoff) Forget(r reconcile.Request) {
 func (c *Controller) SetUp(mgr manager.Manager) error {
 	pods := ctrl.NewControllerManagedBy(mgr).Named("pod").
 		For(&corev1.Pod{}).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(c.podsOfClaim)).
+		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(c.podsOfVolume)).
 		WatchesRawSource(c.Queue.Source())
 	if c.MapsAddresses {
 		pods = pods.Watches(&ipamv1alpha1.IP{}, &handler.EnqueueRequestForObject{}) // It has the name of its pod.

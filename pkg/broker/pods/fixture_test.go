@@ -127,7 +127,7 @@ func newController(t *testing.T, with bool, funcs interceptor.Funcs, tracer trac
 	}}})
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&corev1.Pod{}).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
-		WithIndex(&corev1.Pod{}, replicasIndex, indexReplicas).
+		WithIndex(&corev1.Pod{}, replicasIndex, indexReplicas).WithIndex(&corev1.Pod{}, claimsIndex, indexClaims).
 		WithIndex(&corev1.Event{}, "involvedObject.name", func(o client.Object) []string {
 			return []string{o.(*corev1.Event).InvolvedObject.Name}
 		}).

@@ -20,10 +20,14 @@ const (
 	replicasRetry = time.Minute
 )
 
-// IndexReplicas lets the controller find the replicas of a pod; it must be called before the caches start.
-func IndexReplicas(ctx context.Context, indexer client.FieldIndexer) error {
+// Index lets the controller find the replicas of a pod, and the pods of a claim; it must be called before the caches
+// start.
+func Index(ctx context.Context, indexer client.FieldIndexer) error {
 	if err := indexer.IndexField(ctx, &corev1.Pod{}, replicasIndex, indexReplicas); err != nil {
 		return fmt.Errorf("index of pods by replicas: %w", err)
+	}
+	if err := indexer.IndexField(ctx, &corev1.Pod{}, claimsIndex, indexClaims); err != nil {
+		return fmt.Errorf("index of pods by claims: %w", err)
 	}
 	return nil
 }

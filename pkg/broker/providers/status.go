@@ -232,7 +232,7 @@ func setDrained(status *v1alpha1.ProviderClusterStatus, pc *v1alpha1.ProviderClu
 	switch {
 	case status.Pods > 0 || !known.Draining:
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonPodsLeft
-		c.Message = podsLeft(int(status.Pods), &known.MovesWaiting)
+		c.Message = podsLeft(int(status.Pods), &known.MovesWaiting, &known.Staying)
 	case known.Unclean:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonMovedPodsLeft, "pods that were moved away may still run there"
 	}
@@ -240,10 +240,17 @@ func setDrained(status *v1alpha1.ProviderClusterStatus, pc *v1alpha1.ProviderClu
 }
 
 // podsLeft describes the pods that have not left a provider, and why some of them do not leave it now.
-func podsLeft(pods int, waiting *disruption.Waiting) string {
+func podsLeft(pods int, waiting, staying *disruption.Waiting) string {
 	message := fmt.Sprintf("%d pods are left", pods)
 	if pods == 1 {
 		message = "1 pod is left"
+	}
+	switch staying.Pods {
+	case 0:
+	case 1:
+		message += ", 1 stays because no other provider fits (" + staying.Example + ")"
+	default:
+		message += fmt.Sprintf(", %d stay because no other provider fits, such as %s", staying.Pods, staying.Example)
 	}
 	switch waiting.Pods {
 	case 0:

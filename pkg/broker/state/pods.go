@@ -54,7 +54,7 @@ type pod struct {
 	refusedUntil map[string]time.Time
 	// reserved means that capacity elsewhere is reserved for the pod, which is assigned or leaving.
 	reserved bool
-	// nowhere means that the pod stays at an unreachable provider because no other fits.
+	// nowhere means that the pod is to leave its provider, and stays because no other fits.
 	nowhere bool
 	// ended means that the pod has ended: it only takes capacity. disrupted means that its provider ended it.
 	ended, disrupted bool
@@ -431,8 +431,8 @@ func (f *Federation) unreserve(p *pod, uid types.UID) {
 	}
 }
 
-// ObserveNowhere records that a pod stays at an unreachable provider because nothing else fits: it is not one of those
-// that move. It reports whether that is new.
+// ObserveNowhere records that a pod, which is to leave its provider, stays because nothing else fits: it is not one of
+// those that move. It reports whether that is new.
 func (f *Federation) ObserveNowhere(uid types.UID) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

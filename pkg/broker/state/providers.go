@@ -138,6 +138,9 @@ type Provider struct {
 	Reserved map[string]Reservation
 	// MovesWaiting are the pods there that wait for their replicas before they leave.
 	MovesWaiting disruption.Waiting
+	// Staying are the pods that stay although the provider is drained, because no other fits, such as those whose volumes
+	// are there.
+	Staying disruption.Waiting
 	// ProbesAnswered, ProbesFailed, Assignments and Refusals (by reason) are counts of this leader.
 	ProbesAnswered, ProbesFailed, Assignments int
 	Refusals                                  map[RefusalReason]int
@@ -369,6 +372,9 @@ func (f *Federation) Provider(id string) (Provider, bool) {
 		MovesWaiting: f.movesWaiting(id), Closed: p.closedOf(), Reserved: f.reservedOf(id),
 		ProbesAnswered: p.answered, ProbesFailed: p.failed, Assignments: p.assignments, Refusals: maps.Clone(p.refusals),
 	}
+	if out.Draining {
+		out.Staying = f.staying(id)
+	}
 	for i := range p.scheduled.Slices {
 		out.Granted.Add(p.scheduled.Slices[i].Granted)
 	}
@@ -377,6 +383,20 @@ func (f *Federation) Provider(id string) (Provider, bool) {
 		out.Assigned[virtualNode] = Assigned{Resources: resources, Pods: pods}
 	}
 	return out, true
+}
+
+// staying returns the pods at a provider that cannot leave it; the example is the first by name.
+func (f *Federation) staying(provider string) (staying disruption.Waiting) {
+	for uid, p := range f.pods {
+		if !p.nowhere || f.scheduler.PlaceOf(scheduler.HolderOf(uid)).Provider != provider {
+			continue
+		}
+		staying.Pods++
+		if name := p.name.String(); staying.Example == "" || name < staying.Example {
+			staying.Example = name
+		}
+	}
+	return staying
 }
 
 // Providers returns the ids of all providers, sorted.

@@ -48,7 +48,7 @@ func (c Config) withDefaults() Config {
 }
 
 // CacheOptions are the options of the cache that a View reads. It has only the pods of the node, and of those only the
-// metadata, the requests and the status. A read of a kind without an informer, such as Secrets, is an error: otherwise
+// metadata, the requests, the constraints, the claims and the status. A read of a kind without an informer, such as Secrets, is an error: otherwise
 // it would start an informer and fill the memory.
 func CacheOptions(node string) cache.Options {
 	return cache.Options{
@@ -57,6 +57,8 @@ func CacheOptions(node string) cache.Options {
 			&corev1.Pod{}:                     {Field: fields.OneTermEqualSelector("spec.nodeName", node), Transform: trimPod},
 			&corev1.Namespace{}:               {Transform: cached.Metadata},
 			&offloadingv1beta1.NamespaceMap{}: {Transform: cached.Metadata},
+			&corev1.PersistentVolumeClaim{}:   {Transform: cached.Metadata},
+			&corev1.PersistentVolume{}:        cached.Volumes(),
 		},
 		ReaderFailOnMissingInformer: true,
 	}
@@ -75,7 +77,7 @@ func trimMeta(object metav1.Object) {
 	delete(object.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
 }
 
-// trimPod keeps only the requests of the spec: environments have secrets of consumers, which a process that answers
+// trimPod keeps only the requests, the constraints and the claims of the spec: environments have secrets of consumers, which a process that answers
 // anonymous callers must not have.
 func trimPod(in any) (any, error) {
 	pod, ok := in.(*corev1.Pod)
@@ -86,6 +88,8 @@ func trimPod(in any) (any, error) {
 	pod.Spec = corev1.PodSpec{
 		NodeName: spec.NodeName, Overhead: spec.Overhead, Resources: spec.Resources,
 		Containers: cached.Containers(spec.Containers), InitContainers: cached.Containers(spec.InitContainers),
+		NodeSelector: spec.NodeSelector, Affinity: spec.Affinity, TopologySpreadConstraints: spec.TopologySpreadConstraints,
+		Volumes: spec.Volumes,
 	}
 	return cached.Pod(pod)
 }

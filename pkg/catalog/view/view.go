@@ -8,6 +8,7 @@ import (
 	"github.com/google/btree"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
@@ -100,5 +101,8 @@ func (v *View) sources() []informers.Source {
 		informers.Objects(&v1alpha1.PlacementPolicy{}, v.setPolicy, v.removePolicy),
 		informers.Objects(&liqov1beta1.ForeignCluster{}, v.setForeign, v.removeForeign),
 		informers.Objects(&corev1.Pod{}, v.setPod, v.removePod),
+		// Explanations read these from the cache.
+		informers.Objects(&corev1.PersistentVolumeClaim{}, func(*corev1.PersistentVolumeClaim) {}, func(types.NamespacedName) {}),
+		informers.Objects(&corev1.PersistentVolume{}, func(*corev1.PersistentVolume) {}, func(types.NamespacedName) {}),
 	}
 }

@@ -1,0 +1,247 @@
+package pods
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/record"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+)
+
+func claimNamed(name string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)},
+		Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "pvc-" + name},
+	}
+}
+
+// volumeOf is the volume of a claim at a provider; nowhere for "".
+func volumeOf(claim, provider string) *corev1.PersistentVolume {
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pvc-" + claim, Labels: map[string]string{v1alpha1.VolumeLabel: "true"}},
+		Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{
+			Namespace: "ns", Name: claim, UID: types.UID(claim),
+		}},
+	}
+	if provider != "" {
+		volume.Labels[v1alpha1.ProviderLabel] = provider
+		volume.Annotations = map[string]string{v1alpha1.MadeAtAnnotation: provider}
+	}
+	return volume
+}
+
+func using(claims ...string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		for _, claim := range claims {
+			pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim, VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+			}})
+		}
+	}
+}
+
+// waitingPod is a pod that was assigned nowhere yet.
+func waitingPod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)},
+		Status:     corev1.PodStatus{Phase: corev1.PodPending},
+	}
+	for _, c := range change {
+		c(pod)
+	}
+	return pod
+}
+
+// know has the controller know a provider with one VirtualNode that offers storage. The id of the provider is the first
+// letter of the name.
+func (c *Controller) know(virtualNode string, change ...func(*scheduler.Provider)) {
+	id := virtualNode[:1]
+	c.State.SetProvider(id, state.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{virtualNode: false}}, &v1alpha1.ProviderClusterStatus{})
+	c.State.ObserveProbe(id, state.Probe{Began: c.Clock.Now(), Ended: c.Clock.Now(), Answered: true})
+	p := scheduler.Provider{
+		ID: id, Enabled: true, Ready: true, Namespaces: sets.New("ns"), StorageClasses: sets.New("disk"),
+		Slices: []scheduler.Slice{{VirtualNode: virtualNode, Granted: resources.Amounts{corev1.ResourceCPU: 2000}}},
+	}
+	for _, change := range change {
+		change(&p)
+	}
+	c.State.Schedule(p)
+}
+
+func (c *Controller) volumeAt(t *testing.T, claim string) string {
+	t.Helper()
+	var volume corev1.PersistentVolume
+	require.NoError(t, c.Client.Get(t.Context(), client.ObjectKey{Name: "pvc-" + claim}, &volume))
+	return volume.Labels[v1alpha1.ProviderLabel]
+}
+
+func TestTheFirstPodDecidesWhereAVolumeIs(t *testing.T) {
+	c := newController(t, false, interceptor.Funcs{}, nil, claimNamed("data"), volumeOf("data", ""), claimNamed("logs"), volumeOf("logs", ""),
+		waitingPod("first", using("data")), waitingPod("second", using("data", "logs")), waitingPod("third"))
+	c.know("q1")
+	c.know("r1", func(p *scheduler.Provider) { p.Cordoned = true })
+	first, _ := c.reconciled(t, "first")
+	require.Equal(t, "q1", first.Labels[v1alpha1.VirtualNodeLabel])
+	require.Equal(t, "q", c.volumeAt(t, "data"))
+	require.Empty(t, c.volumeAt(t, "logs"))
+
+	// It cannot move: the second pod would have to go elsewhere.
+	c.know("q1", func(p *scheduler.Provider) { p.Cordoned = true })
+	c.know("r1")
+	second, _ := c.reconciled(t, "second")
+	require.Empty(t, second.Labels[v1alpha1.VirtualNodeLabel])
+	require.Empty(t, c.volumeAt(t, "logs"))
+	c.know("q1")
+	second, _ = c.reconciled(t, "second")
+	require.Equal(t, "q1", second.Labels[v1alpha1.VirtualNodeLabel])
+	require.Equal(t, "q", c.volumeAt(t, "logs"))
+}
+
+// A volume is written before the pod: whatever fails, a pod is never where its volumes are not.
+func TestAPodIsAssignedAfterItsVolumes(t *testing.T) {
+	fails := true
+	c := newController(t, false, interceptor.Funcs{
+		Patch: func(ctx context.Context, cl client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if _, is := o.(*corev1.PersistentVolume); is && fails {
+				return kerrors.NewInternalError(context.DeadlineExceeded)
+			}
+			return cl.Patch(ctx, o, p, opts...)
+		},
+	}, nil, claimNamed("data"), volumeOf("data", ""), waitingPod("first", using("data")))
+	c.know("q1")
+	request := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "first"}}
+	_, err := c.Reconcile(t.Context(), request)
+	require.Error(t, err)
+	var pod corev1.Pod
+	require.NoError(t, c.Client.Get(t.Context(), request.NamespacedName, &pod))
+	require.Empty(t, pod.Labels[v1alpha1.VirtualNodeLabel])
+	require.False(t, c.State.Pod("first").Assumed, "its capacity is free")
+	fails = false
+	pod, _ = c.reconciled(t, "first")
+	require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel])
+}
+
+// The cache of volumes lags: another pod has decided about the claim.
+func TestAVolumeThatWasAssignedMeanwhileIsNotMoved(t *testing.T) {
+	stale := true
+	c := newController(t, false, interceptor.Funcs{
+		Get: func(ctx context.Context, cl client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			err := cl.Get(ctx, key, o, opts...)
+			if volume, is := o.(*corev1.PersistentVolume); is && stale && err == nil {
+				delete(volume.Labels, v1alpha1.ProviderLabel)
+				volume.ResourceVersion = "1"
+			}
+			return err
+		},
+	}, nil, claimNamed("data"), volumeOf("data", "r"), waitingPod("second", using("data")))
+	c.know("q1")
+	second, result := c.reconciled(t, "second")
+	require.Empty(t, second.Labels[v1alpha1.VirtualNodeLabel])
+	require.NotZero(t, result.RequeueAfter, "it is tried again")
+	require.False(t, c.State.Pod("second").Assumed)
+	stale = false
+	require.Equal(t, "r", c.volumeAt(t, "data"))
+}
+
+func TestAPodWaitsForItsVolume(t *testing.T) {
+	otherUID := volumeOf("data", "q")
+	otherUID.Spec.ClaimRef.UID = "earlier"
+	local := volumeOf("data", "")
+	delete(local.Labels, v1alpha1.VolumeLabel)
+	unbound := claimNamed("data")
+	unbound.Spec.VolumeName = ""
+	for name, tc := range map[string]struct {
+		objects []client.Object
+		why     string
+	}{
+		"no claim":         {nil, "there is no PersistentVolumeClaim data"},
+		"unbound":          {[]client.Object{unbound}, "PersistentVolumeClaim data is not bound"},
+		"no volume":        {[]client.Object{claimNamed("data")}, "bound to a volume of this cluster"},
+		"a volume here":    {[]client.Object{claimNamed("data"), local}, "bound to a volume of this cluster"},
+		"another claim's":  {[]client.Object{claimNamed("data"), otherUID}, "bound to a volume of this cluster"},
+		"two providers":    {[]client.Object{claimNamed("data"), volumeOf("data", "q"), claimNamed("b"), volumeOf("b", "r")}, "are at different providers, r and q"},
+		"another provider": {[]client.Object{claimNamed("data"), volumeOf("data", "r")}, "volume data is at provider r"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := waitingPod("pod", using("data"))
+			if name == "two providers" {
+				using("b")(pod)
+			}
+			c := newController(t, false, interceptor.Funcs{}, nil, append(tc.objects, pod)...)
+			c.know("q1")
+			got, _ := c.reconciled(t, "pod")
+			require.Empty(t, got.Labels[v1alpha1.VirtualNodeLabel])
+			_, err := c.reports.Write(t.Context(), types.NamespacedName{Namespace: "ns", Name: "pod"})
+			require.NoError(t, err)
+			require.NoError(t, c.Client.Get(t.Context(), client.ObjectKeyFromObject(&got), &got))
+			require.Len(t, got.Status.Conditions, 1)
+			require.Contains(t, got.Status.Conditions[0].Message, tc.why)
+		})
+	}
+}
+
+// The events of claims and volumes requeue the pods that use them.
+func TestChangesOfVolumesRequeueTheirPods(t *testing.T) {
+	ephemeral := waitingPod("b", func(pod *corev1.Pod) {
+		pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
+	})
+	c := newController(t, false, interceptor.Funcs{}, nil, waitingPod("a", using("data")), ephemeral, waitingPod("c"))
+	named := func(name string) []ctrl.Request {
+		return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: "ns", Name: name}}}
+	}
+	require.Equal(t, named("a"), c.podsOfClaim(t.Context(), claimNamed("data")))
+	require.Equal(t, named("b"), c.podsOfVolume(t.Context(), volumeOf("b-data", "")))
+	require.Empty(t, c.podsOfVolume(t.Context(), volumeOf("other", "")))
+	require.Empty(t, c.podsOfVolume(t.Context(), &corev1.PersistentVolume{}))
+}
+
+// A pod with volumes stays with them when its provider is drained, unless its policy recreates them.
+func TestADrainLeavesPodsWithVolumes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		mode   v1alpha1.VolumesMode
+		claims []client.Object
+		leaves bool
+	}{
+		"kept":            {v1alpha1.VolumesKeep, []client.Object{claimNamed("data"), volumeOf("data", "q")}, false},
+		"recreated":       {v1alpha1.VolumesRecreate, []client.Object{claimNamed("data"), volumeOf("data", "q")}, true},
+		"claim not there": {v1alpha1.VolumesRecreate, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy := &v1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "policy"}, Spec: v1alpha1.PlacementPolicySpec{Volumes: tc.mode}}
+			pod := assignedPod(corev1.PodRunning, using("data"))
+			c := newController(t, false, interceptor.Funcs{}, nil, append(tc.claims, pod, policy, virtualNodeOf("q", "q1"))...)
+			c.know("r1")
+			c.State.SetProvider("q", state.ProviderSpec{Enabled: true, Draining: true, VirtualNodes: map[string]bool{"q1": false}}, &v1alpha1.ProviderClusterStatus{})
+			now := c.Clock.Now()
+			c.State.ObserveProbe("q", state.Probe{Began: now, Ended: now, Answered: true})
+			c.State.Schedule(scheduler.Provider{
+				ID: "q", Enabled: true, Ready: true, Draining: true, Namespaces: sets.New("ns"), StorageClasses: sets.New("disk"),
+				Slices: []scheduler.Slice{{VirtualNode: "q1"}},
+			})
+			got, result := c.reconciled(t, "pod")
+			require.Equal(t, "q1", got.Labels[v1alpha1.VirtualNodeLabel])
+			known, _ := c.State.Provider("q")
+			if tc.leaves {
+				require.Zero(t, known.Staying)
+				require.Equal(t, leavingRecheck, result.RequeueAfter, "its provider is asked about it")
+				return
+			}
+			require.Equal(t, 1, known.Staying.Pods)
+			require.Equal(t, "ns/pod", known.Staying.Example)
+			require.Contains(t, <-c.Events.(*record.FakeRecorder).Events, "MoveWaits")
+		})
+	}
+}

@@ -1,0 +1,106 @@
+package placement
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+)
+
+func TestClaimsOfAPod(t *testing.T) {
+	named := func(name string) corev1.Volume {
+		return corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
+		}}
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod"}}
+	require.Empty(t, ClaimsOf(pod))
+	pod.Spec.Volumes = []corev1.Volume{
+		named("b"), {Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
+		{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}, named("a"), named("b"),
+	}
+	require.Equal(t, []string{"a", "b", "pod-scratch"}, ClaimsOf(pod))
+}
+
+func TestRemoteStorageClass(t *testing.T) {
+	for name, tc := range map[string]struct{ class, annotation, want string }{
+		"Liqo's class":                            {"liqo", "", ""},
+		"none":                                    {"", "", ""},
+		"a class that a provider offers":          {"ssd", "", "ssd"},
+		"Liqo's class, another at the provider":   {"liqo", "ssd", "ssd"},
+		"from a consumer that named Liqo's class": {"liqo", "liqo", ""},
+		"from a consumer that named a class":      {"ssd", "ssd", "ssd"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			claim := &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To(tc.class)}}
+			claim.Annotations = map[string]string{consts.RemotePVCStorageClassAnnotKey: tc.annotation}
+			require.Equal(t, tc.want, RemoteStorageClass(claim))
+		})
+	}
+}
+
+func TestVolumesOfAPod(t *testing.T) {
+	volumes := func(name, class, provider string) []client.Object {
+		volume := &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: "pvc-" + name, Labels: map[string]string{v1alpha1.VolumeLabel: "true"}},
+			Spec:       corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{UID: types.UID(name)}},
+		}
+		if provider != "" {
+			volume.Labels[v1alpha1.ProviderLabel] = provider
+		}
+		return []client.Object{volume, &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)},
+			Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "pvc-" + name, StorageClassName: ptr.To(class)},
+		}}
+	}
+	objects := append(volumes("a", "liqo", ""), volumes("b", "ssd", "p1")...)
+	p := &Policies{Client: fake.NewClientBuilder().WithObjects(append(objects, volumes("c", "liqo", "p1")...)...).Build()}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod"}}
+	got, err := p.volumesOf(t.Context(), pod, nil)
+	require.NoError(t, err)
+	require.Nil(t, got)
+	for _, name := range []string{"a", "b", "c"} {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
+		}})
+	}
+	want := &scheduler.Volumes{Provider: "p1", Claim: "b", Classes: []string{""}, Placed: []string{"ssd", ""}}
+	got, err = p.volumesOf(t.Context(), pod, nil)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	want.Recreate = true
+	got, err = p.volumesOf(t.Context(), pod, &v1alpha1.PlacementPolicy{Spec: v1alpha1.PlacementPolicySpec{Volumes: v1alpha1.VolumesRecreate}})
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
+
+// A provider writes the names.
+func TestStorageClassesOfAProvider(t *testing.T) {
+	offering := func(name string, classes ...string) *offloadingv1beta1.VirtualNode {
+		vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		for _, class := range classes {
+			vn.Spec.StorageClasses = append(vn.Spec.StorageClasses, liqov1beta1.StorageType{StorageClassName: class})
+		}
+		return vn
+	}
+	pc := &v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: "p1"}}
+	pc.Status.VirtualNodes = []v1alpha1.VirtualNodeStatus{{Name: "v1"}, {Name: "v2"}}
+	p := Provider(pc, []*offloadingv1beta1.VirtualNode{
+		offering("v1", "disk", "ssd", "not a name", ""), offering("v2", "disk"), offering("ignored", "tape"),
+	}, nil)
+	require.Equal(t, sets.New("disk", "ssd"), p.StorageClasses)
+	require.Nil(t, Provider(pc, nil, nil).StorageClasses)
+}
