@@ -37,6 +37,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/brokernode/endpoints"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/connect"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/podip"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/claims"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/drift"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/retry"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/transform"
@@ -104,7 +105,10 @@ func newReflectors(cfg *Config, b *brokernode.Forwarder, support forge.APIServer
 	serviceAccounts := configuration.NewServiceAccountReflector(
 		support == forge.APIServerSupportTokenAPI, cfg.reflector(resources.ServiceAccount))
 	endpointSlices := exposition.NewNamespacedEndpointSliceReflector(r.LocalPodCIDRs)
+	volumeClaims := claims.Successive(storage.NewNamespacedPersistentVolumeClaimReflector(
+		r.VirtualStorageClassName, r.RemoteRealStorageClassName, r.EnableStorage))
 	if b != nil {
+		volumeClaims = claims.Namespaced(string(cfg.ForeignCluster), r.RemoteRealStorageClassName)
 		secrets = b.View.Secrets(secrets)
 		serviceAccounts = b.View.OnOwnNode(serviceAccounts)
 		endpointSlices = endpoints.Reflector(cfg.BrokerNode, r.LocalPodCIDRs, func() bool {
@@ -121,8 +125,7 @@ func newReflectors(cfg *Config, b *brokernode.Forwarder, support forge.APIServer
 			drift.ConfigMaps(configuration.NewNamespacedConfigMapReflector)),
 		cfg.leading(resources.Secret, configuration.SecretReflectorName, drift.Secrets(secrets)),
 		serviceAccounts,
-		cfg.leading(resources.PersistentVolumeClaim, storage.PersistentVolumeClaimReflectorName,
-			storage.NewNamespacedPersistentVolumeClaimReflector(r.VirtualStorageClassName, r.RemoteRealStorageClassName, r.EnableStorage)),
+		cfg.leading(resources.PersistentVolumeClaim, storage.PersistentVolumeClaimReflectorName, volumeClaims),
 		cfg.leading(resources.Event, event.EventReflectorName, transform.Events(event.NewNamespacedEventReflector)),
 	}
 	if !r.DisableIPReflection {

@@ -57,6 +57,7 @@ func ShowUnreachable(local, remote *corev1.Pod) *corev1.Pod {
 			continue
 		}
 		condition.Status, condition.Reason = corev1.ConditionFalse, reasonUnreachable
+		condition.Message = v1alpha1.UnreachableMessage(local)
 		// The time comes from the annotation: the current time would cause a write at every reconciliation.
 		if since, err := time.Parse(time.RFC3339, value); err == nil {
 			condition.LastTransitionTime = metav1.NewTime(since.Truncate(time.Second))

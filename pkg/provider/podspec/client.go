@@ -67,6 +67,7 @@ func (s shadowPods) Create(ctx context.Context, shadow *offloadingv1beta1.Shadow
 	complete := transform.WithPodUID(shadow, pod.UID)
 	complete.Spec = *shadow.Spec.DeepCopy()
 	Complete(&complete.Spec.Pod, &pod.Spec)
+	useClaims(&complete.Spec.Pod, pod)
 	s.sendConstraints(complete, pod)
 	return s.ShadowPodInterface.Create(ctx, complete, opts)
 }

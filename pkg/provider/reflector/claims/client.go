@@ -1,0 +1,90 @@
+package claims
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1apply "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corev1clients "k8s.io/client-go/kubernetes/typed/core/v1"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/generic"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+)
+
+// Successive returns Liqo's reflector of claims with a client that makes a claim only when an earlier one of its name is
+// gone. Liqo's would write to the earlier one, and take its data, or lose it when its deletion ends.
+func Successive(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedReflectorFactoryFunc {
+	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
+		successive := *opts
+		successive.RemoteClient = successiveOf(opts)
+		return next(&successive)
+	}
+}
+
+func successiveOf(opts *options.NamespacedOpts) kubernetes.Interface {
+	return remoteClient{
+		Interface: opts.RemoteClient,
+		local:     opts.LocalFactory.Core().V1().PersistentVolumeClaims().Lister().PersistentVolumeClaims(opts.LocalNamespace),
+		remote:    opts.RemoteFactory.Core().V1().PersistentVolumeClaims().Lister().PersistentVolumeClaims(opts.RemoteNamespace),
+	}
+}
+
+// remoteClient is a client of the remote cluster. The types below are the path to its claims.
+type remoteClient struct {
+	kubernetes.Interface
+	local, remote corev1listers.PersistentVolumeClaimNamespaceLister
+}
+
+func (c remoteClient) CoreV1() corev1clients.CoreV1Interface {
+	return core{c.Interface.CoreV1(), c}
+}
+
+type core struct {
+	corev1clients.CoreV1Interface
+	client remoteClient
+}
+
+func (c core) PersistentVolumeClaims(namespace string) corev1clients.PersistentVolumeClaimInterface {
+	return claims{c.CoreV1Interface.PersistentVolumeClaims(namespace), c.client}
+}
+
+type claims struct {
+	corev1clients.PersistentVolumeClaimInterface
+	client remoteClient
+}
+
+// Apply implements corev1clients.PersistentVolumeClaimInterface.
+func (c claims) Apply(ctx context.Context, claim *v1apply.PersistentVolumeClaimApplyConfiguration, opts metav1.ApplyOptions,
+) (*corev1.PersistentVolumeClaim, error) {
+	name := *claim.Name
+	local, err := c.client.local.Get(name)
+	if err != nil {
+		return nil, err // It was deleted.
+	}
+	if earlier, err := c.client.remote.Get(name); err == nil && forge.IsReflected(earlier) && isOfAnother(earlier, local) {
+		if err := c.Delete(ctx, name, *metav1.NewPreconditionDeleteOptions(string(earlier.UID))); ignoreNotFound(err) != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("an earlier claim %s is being deleted", name)
+	}
+	claim = claim.WithAnnotations(map[string]string{v1alpha1.ClaimUIDAnnotation: string(local.UID)})
+	made, err := c.PersistentVolumeClaimInterface.Apply(ctx, claim, opts)
+	if err == nil && made.DeletionTimestamp != nil {
+		err = fmt.Errorf("an earlier claim %s is being deleted", name)
+	}
+	return made, err
+}
+
+// isOfAnother reports whether a remote claim was made from another claim than this one.
+func isOfAnother(remote, local *corev1.PersistentVolumeClaim) bool {
+	uid := remote.Annotations[v1alpha1.ClaimUIDAnnotation]
+	return uid != "" && uid != string(local.UID)
+}
