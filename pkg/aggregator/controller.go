@@ -59,9 +59,10 @@ type Config struct {
 	Interval time.Duration
 	// Guard must be complete before a grant is made or increased; nil is not required.
 	Guard *admission.Guard
-	// IngressClasses and LoadBalancerClasses are offered to every consumer.
+	// IngressClasses, LoadBalancerClasses and StorageClasses are offered to every consumer.
 	IngressClasses      []liqov1beta1.IngressType
 	LoadBalancerClasses []liqov1beta1.LoadBalancerType
+	StorageClasses      []liqov1beta1.StorageType
 }
 
 // reconciler decides about all slices at once: they share one sum.

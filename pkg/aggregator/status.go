@@ -83,6 +83,7 @@ func cooldownOf(slice *authv1beta1.ResourceSlice, now time.Time, interval time.D
 type classes struct {
 	ingress      []liqov1beta1.IngressType
 	loadBalancer []liqov1beta1.LoadBalancerType
+	storage      []liqov1beta1.StorageType
 }
 
 // write puts an offer into the status of a slice, and reports whether the offer itself changed. Everything else in the
@@ -108,9 +109,7 @@ func write(slice *authv1beta1.ResourceSlice, offer share.Offer, labels map[strin
 	status.Resources = resources
 	if verdict == authv1beta1.ResourceSliceConditionAccepted {
 		status.NodeLabels = labels
-		status.IngressClasses, status.LoadBalancerClasses = c.ingress, c.loadBalancer
-		// Behind the broker's node there are no volumes of Liqo's class, so no storage is offered.
-		status.StorageClasses = nil
+		status.IngressClasses, status.LoadBalancerClasses, status.StorageClasses = c.ingress, c.loadBalancer, c.storage
 	}
 	authentication.EnsureCondition(slice, authv1beta1.ResourceSliceConditionTypeResources, verdict, reason, message)
 	authentication.GetCondition(slice, authv1beta1.ResourceSliceConditionTypeResources).LastTransitionTime = at

@@ -127,7 +127,7 @@ func (w *writer) requeueAfter(after time.Duration) {
 // update writes an offer, unless the slice has it already or does not exist any more.
 func (w *writer) update(ctx context.Context, s *pendingOffer, offer share.Offer) error {
 	updated := s.slice.DeepCopy()
-	changed := write(updated, offer, w.labels, classes{w.cfg.IngressClasses, w.cfg.LoadBalancerClasses}, w.now)
+	changed := write(updated, offer, w.labels, classes{w.cfg.IngressClasses, w.cfg.LoadBalancerClasses, w.cfg.StorageClasses}, w.now)
 	if equality.Semantic.DeepEqual(s.slice.Status, updated.Status) {
 		return nil
 	}

@@ -367,7 +367,9 @@ func TestConsumersHaveNoVolumesOfThisCluster(t *testing.T) {
 	claims := corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")
 	claim := func(changes ...func(map[string]any)) *unstructured.Unstructured {
 		o := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": map[string]any{"name": "data", "namespace": offloaded},
+			"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+			// The API server has added the finalizer.
+			"metadata": map[string]any{"name": "data", "namespace": offloaded, "finalizers": []any{"kubernetes.io/pvc-protection"}},
 			"spec": map[string]any{
 				"storageClassName": "premium", "resources": map[string]any{"requests": map[string]any{"storage": "500Ti"}},
 			},
@@ -385,6 +387,9 @@ func TestConsumersHaveNoVolumesOfThisCluster(t *testing.T) {
 		because, with string
 	}{
 		"a claim": {theKubelet, nil, claim(), "may have no PersistentVolumeClaims here", ""},
+		"another finalizer": {
+			theKubelet, nil, claim(set([]any{"evil.example/keep"}, "metadata", "finalizers")), "", "no finalizers",
+		},
 		"a volume of another": {
 			theKubelet, nil, chosen, "may have no PersistentVolumeClaims here", "may not choose a PersistentVolume",
 		},
@@ -557,4 +562,57 @@ func TestQuantitiesOfShadowPodsThatTakeForeverAreRefused(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Providers make the volumes of the classes that the broker offers. kube-scheduler chooses the Node of a claim: a consumer
+// could choose one whose disks this cluster provisions.
+func TestConsumersHaveVolumesAtProviders(t *testing.T) {
+	claims := corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")
+	claim := func(changes ...func(map[string]any)) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+			"metadata": map[string]any{"name": "data", "namespace": offloaded, "finalizers": []any{"kubernetes.io/pvc-protection"}},
+			"spec": map[string]any{
+				"storageClassName": "liqo", "resources": map[string]any{"requests": map[string]any{"storage": "1Gi"}},
+			},
+		}}
+		for _, change := range changes {
+			change(o.Object)
+		}
+		return o
+	}
+	values := Values(All)
+	values["broker"] = map[string]any{"extraArgs": []any{"--offer-storage-class=liqo;default", "--offer-storage-class=ssd"}}
+	objects, err := here.RenderedWith(Namespace, values)
+	require.NoError(t, err)
+	offered, plugin := guardOf(t, objects), guard(t)
+	scheduled := claim(set(map[string]any{"volume.kubernetes.io/selected-node": "liqo-broker"}, "metadata", "annotations"))
+	for name, tc := range map[string]struct {
+		old, new *unstructured.Unstructured
+		because  string
+	}{
+		"the default class": {nil, claim(), ""},
+		"another class":     {nil, claim(set("ssd", "spec", "storageClassName")), ""},
+		"not offered":       {nil, claim(set("premium", "spec", "storageClassName")), "--offer-storage-class"},
+		"expanded": {scheduled, func() *unstructured.Unstructured {
+			larger := scheduled.DeepCopy()
+			set("2Gi", "spec", "resources", "requests", "storage")(larger.Object)
+			return larger
+		}(), ""},
+		"a chosen volume": {nil, claim(set("pv", "spec", "volumeName")), "may not choose a PersistentVolume"},
+		"of a snapshot": {
+			nil, claim(set(map[string]any{"kind": "VolumeSnapshot", "name": "s"}, "spec", "dataSource")), "no spec.dataSource",
+		},
+		"selected":      {nil, claim(set(map[string]any{}, "spec", "selector")), "spec.selector"},
+		"a chosen Node": {nil, scheduled, "may not have annotations of volume.kubernetes.io"},
+		"a chosen Node, later": {claim(), claim(set(
+			map[string]any{"volume.beta.kubernetes.io/storage-provisioner": "liqo.io/storage"}, "metadata", "annotations")),
+			"may not have annotations of volume.kubernetes.io"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			requireRefusal(t, write(t, offered, theKubelet, claims, "", tc.old, tc.new), tc.because)
+			requireRefusal(t, write(t, offered, liqo, claims, "", tc.old, tc.new), "")
+		})
+	}
+	requireRefusal(t, write(t, plugin, theKubelet, claims, "", nil, claim()), "may have no PersistentVolumeClaims here")
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -189,6 +190,9 @@ func (c *Cluster) adaptManifest(o *unstructured.Unstructured) error {
 		}
 		return unstructured.SetNestedStringSlice(o.Object, append(args, c.sandbox.opts.BrokerKubeletArgs...), "spec", "extraArgs")
 	}
+	if o.GetKind() == "ValidatingAdmissionPolicy" {
+		return c.offerStorage(o)
+	}
 	if o.GetKind() != "Deployment" {
 		return nil
 	}
@@ -209,6 +213,28 @@ func (c *Cluster) adaptManifest(o *unstructured.Unstructured) error {
 		return appendArgs(o, append(pod, "containers"), c.sandbox.opts.CatalogArgs)
 	}
 	return nil
+}
+
+// offerStorage lets consumers have claims of the classes that BrokerArgs offers, as the chart's values do.
+func (c *Cluster) offerStorage(o *unstructured.Unstructured) error {
+	variables, _, err := unstructured.NestedSlice(o.Object, "spec", "variables")
+	if err != nil {
+		return err
+	}
+	for _, variable := range variables {
+		v, ok := variable.(map[string]any)
+		if !ok || v["name"] != "storageClasses" {
+			continue
+		}
+		classes := []string{}
+		for _, arg := range c.sandbox.opts.BrokerArgs {
+			if class, is := strings.CutPrefix(arg, "--offer-storage-class="); is {
+				classes = append(classes, strconv.Quote(strings.TrimSuffix(class, ";default")))
+			}
+		}
+		v["expression"] = "[" + strings.Join(classes, ", ") + "]"
+	}
+	return unstructured.SetNestedSlice(o.Object, variables, "spec", "variables")
 }
 
 // appendArgs appends arguments to the first container's.

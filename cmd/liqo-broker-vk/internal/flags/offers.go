@@ -18,11 +18,11 @@ import (
 
 // Offers are the flags of the aggregator's offers.
 type Offers struct {
-	Class                               string
-	Overcommit                          float64
-	Hysteresis                          string
-	Interval                            time.Duration
-	IngressClasses, LoadBalancerClasses args.ClassNameList
+	Class                                               string
+	Overcommit                                          float64
+	Hysteresis                                          string
+	Interval                                            time.Duration
+	IngressClasses, LoadBalancerClasses, StorageClasses args.ClassNameList
 }
 
 // NewOffers returns the defaults.
@@ -43,6 +43,8 @@ func (o *Offers) Install(f *pflag.FlagSet) {
 		"An ingress class offered to consumers, the default one as NAME;default; may be repeated")
 	f.Var(&o.LoadBalancerClasses, "offer-load-balancer-class",
 		"A load balancer class offered to consumers, the default one as NAME;default; may be repeated")
+	f.Var(&o.StorageClasses, "offer-storage-class", "A storage class of this cluster, of the provisioner liqo.io/storage, offered to consumers "+
+		"for volumes at the providers, the default one as NAME;default; may be repeated")
 }
 
 // Validate adds the faults.
@@ -59,6 +61,7 @@ func (o *Offers) Validate(f *Faults) {
 	f.Positive("--offer-interval", o.Interval)
 	for flag, classes := range map[string]args.ClassNameList{
 		"--offer-ingress-class": o.IngressClasses, "--offer-load-balancer-class": o.LoadBalancerClasses,
+		"--offer-storage-class": o.StorageClasses,
 	} {
 		for _, class := range classes.Classes {
 			for _, problem := range validation.IsQualifiedName(class.Name) {
@@ -91,6 +94,9 @@ func (o *Offers) Config() *aggregator.Config {
 	for _, class := range o.LoadBalancerClasses.Classes {
 		c.LoadBalancerClasses = append(c.LoadBalancerClasses,
 			liqov1beta1.LoadBalancerType{LoadBalancerClassName: class.Name, Default: class.IsDefault})
+	}
+	for _, class := range o.StorageClasses.Classes {
+		c.StorageClasses = append(c.StorageClasses, liqov1beta1.StorageType{StorageClassName: class.Name, Default: class.IsDefault})
 	}
 	return c
 }
