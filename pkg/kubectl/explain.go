@@ -3,6 +3,7 @@ package kubectl
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -19,21 +20,26 @@ func (s *Session) Explain(ctx context.Context, node, pod, output string) error {
 	if err != nil {
 		return err
 	}
+	table := e.Print
+	if output == outputWide {
+		table = e.PrintWide
+	}
+	return s.printExplained(output, e, table)
+}
+
+// printExplained prints a result as JSON or YAML, or as the table that a function writes.
+func (s *Session) printExplained(output string, result any, table func(io.Writer) error) (err error) {
 	var text []byte
 	switch output {
 	case outputJSON:
-		text, err = json.MarshalIndent(e, "", "    ")
+		text, err = json.MarshalIndent(result, "", "    ")
 		text = append(text, '\n')
 	case outputYAML:
-		text, err = yaml.Marshal(e)
+		text, err = yaml.Marshal(result)
 	default:
-		var table strings.Builder
-		if output == outputWide {
-			err = e.PrintWide(&table)
-		} else {
-			err = e.Print(&table)
-		}
-		text = []byte(shown(table.String()))
+		var written strings.Builder
+		err = table(&written)
+		text = []byte(shown(written.String()))
 	}
 	if err != nil {
 		return err

@@ -66,6 +66,13 @@ func TestRights(t *testing.T) {
 			},
 			"get ProviderCluster, patch ProviderCluster",
 		},
+		"drain --dry-run": {
+			func(ctx context.Context, s *Session) error {
+				return s.PreviewDrain(ctx, "broker", []string{"p1"}, outputTable)
+			},
+			"get Namespace, get ProviderCluster, list Namespace, list NamespaceMap, list PlacementPolicy, list Pod, list ProviderCluster, " +
+				"list VirtualNode",
+		},
 		"drain --wait=false": {
 			func(ctx context.Context, s *Session) error {
 				return s.Drain(ctx, []string{"p1"}, DrainOptions{})

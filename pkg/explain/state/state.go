@@ -4,7 +4,10 @@
 package state
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -78,6 +81,21 @@ func (s *State) SetPod(pod *corev1.Pod) {
 	s.release(name)
 	s.pods[name] = pod
 	s.assign(pod)
+}
+
+// PodsAt returns the pods that are assigned to providers and have not ended, sorted by namespace and name.
+func (s *State) PodsAt(providers []string) (at []*corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, pod := range s.pods {
+		if slices.Contains(providers, placement.AssignedTo(pod).Provider) && !placement.Terminal(pod) && pod.DeletionTimestamp == nil {
+			at = append(at, pod)
+		}
+	}
+	slices.SortFunc(at, func(x, y *corev1.Pod) int {
+		return cmp.Or(strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Name, y.Name))
+	})
+	return at
 }
 
 // RemovePod removes the pod of a name, if there is one.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/flags"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubectl"
 )
 
@@ -75,16 +76,30 @@ func (p Plugin) newUncordonCommand() *cobra.Command {
 func (p Plugin) newDrainCommand() *cobra.Command {
 	var c Connection
 	var o kubectl.DrainOptions
+	var preview struct {
+		set          bool
+		node, output string
+	}
 	cmd := p.newChange(&c, "drain", "Move the pods of providers to other providers",
 		"drain sets spec.drain of providers. The broker then moves their pods to other providers and assigns no new ones until\n"+
-			"uncordon. drain waits until the condition Drained is True, and prints its message when it changes.",
+			"uncordon. drain waits until the condition Drained is True, and prints its message when it changes. With --dry-run\n"+
+			"it changes nothing, and shows where each pod would go, which would wait, and which would stay with its volumes.",
 		func(ctx context.Context, s *kubectl.Session, providers []string) error {
+			if preview.set {
+				var f flags.Faults
+				if f.OneOf("--output", preview.output, kubectl.PreviewOutputs()...); f != nil {
+					return f
+				}
+				return s.PreviewDrain(ctx, preview.node, providers, preview.output)
+			}
 			return s.Drain(ctx, providers, o)
 		})
 	f := cmd.Flags()
 	f.BoolVar(&o.Wait, "wait", true, "Wait until the condition Drained of the providers is True")
-	f.String("broker-node", "", "Not used")
-	_ = f.MarkDeprecated("broker-node", "drain does not need it") // It fails for a flag that does not exist.
+	f.BoolVar(&preview.set, "dry-run", false, "Only show what would happen to the pods")
+	flags.InstallBrokerNode(f, &preview.node)
+	f.StringVarP(&preview.output, "output", "o", "table", "The output of --dry-run: table, json or yaml")
+	complete(cmd, "output", cobra.FixedCompletions(kubectl.PreviewOutputs(), cobra.ShellCompDirectiveNoFileComp))
 	f.DurationVar(&o.Timeout, "timeout", 0, "How long to wait, 0 for no limit; then the command fails, and the broker continues the drain")
 	return cmd
 }

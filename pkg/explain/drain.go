@@ -1,0 +1,98 @@
+package explain
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/explain/state"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+)
+
+// Outcome is how a drain of its provider ends for a pod.
+type Outcome string
+
+// The outcomes of a drain. A pod that Waits leaves its provider although no other fits, one that Stays keeps running
+// there, because its volumes are there.
+const (
+	Moves Outcome = "Moves"
+	Waits Outcome = "Waits"
+	Stays Outcome = "Stays"
+)
+
+// Departure is a pod whose provider would be drained.
+type Departure struct {
+	// Pod is namespace/name. From is the provider that it would leave, To the one that it would be assigned to; "" if
+	// there is none.
+	Pod     string  `json:"pod"`
+	Outcome Outcome `json:"outcome"`
+	From    string  `json:"from"`
+	To      string  `json:"to,omitempty"`
+	// Message is the decision, or why no other provider fits.
+	Message string `json:"message"`
+}
+
+// Drain returns where the pods of providers would go if these were drained now, one pod after the other by name, with
+// the present objects of an API server. Nothing is changed. The error is the API's.
+func Drain(ctx context.Context, c client.Reader, node string, providers []string, now time.Time) ([]Departure, error) {
+	s, err := state.Read(ctx, c, node)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range providers {
+		var pc v1alpha1.ProviderCluster
+		if err := c.Get(ctx, client.ObjectKey{Name: id}, &pc); err != nil {
+			return nil, err
+		}
+		pc.Spec.Drain = true
+		s.SetProvider(&pc)
+	}
+	e := NewExplainer(c, node, s, func() time.Time { return now })
+	departures := []Departure{}
+	for _, pod := range s.PodsAt(providers) {
+		d, err := e.depart(ctx, s, pod)
+		if err != nil {
+			return nil, err
+		}
+		departures = append(departures, *d)
+	}
+	return departures, nil
+}
+
+// depart decides about a pod of a provider that is drained, and counts it where it would go.
+func (e *Explainer) depart(ctx context.Context, s *state.State, pod *corev1.Pod) (*Departure, error) {
+	d := &Departure{Pod: client.ObjectKeyFromObject(pod).String(), From: pod.Labels[v1alpha1.ProviderLabel], Outcome: Waits}
+	if len(placement.ClaimsOf(pod)) > 0 {
+		d.Outcome = Stays
+	}
+	namespace, err := e.namespace(ctx, pod.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	criteria, err := e.policies.CriteriaOf(ctx, pod, namespace)
+	if errors.Is(err, placement.ErrInvalid) {
+		d.Message = err.Error()
+		return d, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	asked := criteria.Pod(pod, namespace)
+	if recreated := asked.Volumes.Recreated(); recreated != nil {
+		asked.Volumes = recreated
+	}
+	decision, _ := s.Decide(e.now(), asked, criteria.Policy)
+	if decision.VirtualNode == "" {
+		d.Message = decision.Unschedulable()
+		return d, nil
+	}
+	d.Outcome, d.To, d.Message = Moves, decision.Provider, decision.Prospect()
+	moved := pod.DeepCopy()
+	moved.Labels[v1alpha1.ProviderLabel], moved.Labels[v1alpha1.VirtualNodeLabel] = decision.Provider, decision.VirtualNode
+	s.SetPod(moved)
+	return d, nil
+}

@@ -1,0 +1,42 @@
+package kubectl
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
+)
+
+// PreviewDrain prints where the pods of providers would go if these were drained now. It changes nothing.
+func (s *Session) PreviewDrain(ctx context.Context, node string, providers []string, output string) error {
+	bounded, cancel := s.bounded(ctx)
+	defer cancel()
+	departures, err := explain.Drain(bounded, s.Client, node, providers, s.Now())
+	if err != nil {
+		return err
+	}
+	return s.printExplained(output, departures, func(out io.Writer) error { return printDepartures(out, departures) })
+}
+
+func printDepartures(out io.Writer, departures []explain.Departure) error {
+	count := map[explain.Outcome]int{}
+	table := printers.GetNewTabWriter(out)
+	if len(departures) > 0 {
+		fmt.Fprintln(table, "POD\tFROM\tOUTCOME\tTO\tREASON")
+	}
+	for i := range departures {
+		d := &departures[i]
+		count[d.Outcome]++
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", d.Pod, d.From, d.Outcome, cmp.Or(d.To, none), d.Message)
+	}
+	fmt.Fprintf(table, "%d would move, %d would leave and wait, %d would stay with their volumes\n",
+		count[explain.Moves], count[explain.Waits], count[explain.Stays])
+	return table.Flush()
+}
+
+// PreviewOutputs returns the output formats of PreviewDrain.
+func PreviewOutputs() []string { return []string{outputJSON, "table", outputYAML} }
