@@ -59,6 +59,8 @@ type podSpec struct {
 	App string `json:"app,omitempty"`
 	// Alone keeps the pod away from the providers of other such pods, by an anti-affinity.
 	Alone bool `json:"alone,omitempty"`
+	// Claim has the pod use the one PersistentVolumeClaim of the history.
+	Claim bool `json:"claim,omitempty"`
 	// Never means that the pod must not run twice (failover: never).
 	Never bool `json:"never,omitempty"`
 	// Once sets restartPolicy Never.
@@ -346,6 +348,9 @@ func generate(seed uint64) *history {
 	// By other random numbers, so that the rest of a history does not change.
 	if rand.New(rand.NewPCG(seed, 2)).IntN(4) == 0 {
 		h.Pods[0].Alone, h.Pods[1].Alone = true, true
+	}
+	if rand.New(rand.NewPCG(seed, 3)).IntN(4) == 0 {
+		h.Pods[1].Claim, h.Pods[2].Claim = true, true
 	}
 	kinds, names := faultKinds(), faultNames()
 	if random.IntN(5) == 0 {

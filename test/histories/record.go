@@ -75,8 +75,8 @@ func (s *server) cluster() judge.Cluster {
 	return judge.Cluster{
 		Requests: requests,
 		Pods:     of(typeOf[corev1.Pod]()), ShadowPods: of(typeOf[offloadingv1beta1.ShadowPod]()),
-		Leases: of(typeOf[coordinationv1.Lease]()),
-		Nodes:  of(typeOf[corev1.Node]()), ProviderClusters: of(typeOf[v1alpha1.ProviderCluster]()),
+		Leases: of(typeOf[coordinationv1.Lease]()), Volumes: of(typeOf[corev1.PersistentVolume]()),
+		Nodes: of(typeOf[corev1.Node]()), ProviderClusters: of(typeOf[v1alpha1.ProviderCluster]()),
 	}
 }
 

@@ -71,6 +71,7 @@ func newWorld(ctx context.Context, scheme *runtime.Scheme, h *history) *world {
 	if !h.LateNamespace {
 		w.createNamespace()
 	}
+	w.createVolume()
 	for i, cpus := range h.Providers {
 		p := newProvider(w, fmt.Sprintf("p%d", i), cpus, h.Seed+uint64(i+1))
 		p.slowAdmission = h.SlowAdmission
@@ -228,7 +229,8 @@ func (w *world) join(s *slice) bool {
 	vn := &offloadingv1beta1.VirtualNode{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.tenant(), Name: s.virtualNode, Finalizers: []string{"liqo"}},
 		Spec: offloadingv1beta1.VirtualNodeSpec{
-			ClusterID: liqov1beta1.ClusterID(p.id), KubeconfigSecretRef: &corev1.LocalObjectReference{Name: s.kubeconfig().Name},
+			StorageClasses: []liqov1beta1.StorageType{{StorageClassName: "disk", Default: true}},
+			ClusterID:      liqov1beta1.ClusterID(p.id), KubeconfigSecretRef: &corev1.LocalObjectReference{Name: s.kubeconfig().Name},
 			ResourceQuota: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
 				corev1.ResourceCPU:  *resource.NewQuantity(int64(s.cpus), resource.DecimalSI),
 				corev1.ResourcePods: resource.MustParse("100"),
@@ -352,6 +354,25 @@ func (w *world) createNamespace() {
 	})
 }
 
+// claimName is the name of the PersistentVolumeClaim.
+const claimName = "data"
+
+// createVolume creates a claim of Liqo's class that is bound to its volume, which is at no provider yet.
+func (w *world) createVolume() {
+	w.mustCreate(&corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: podNamespace, Name: claimName},
+		Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To("liqo"), VolumeName: "pvc"},
+	})
+	claim, err := w.home.find(typeOf[corev1.PersistentVolumeClaim](), types.NamespacedName{Namespace: podNamespace, Name: claimName})
+	if err != nil {
+		panic(err)
+	}
+	w.mustCreate(&corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pvc", Labels: map[string]string{v1alpha1.VolumeLabel: "true"}},
+		Spec:       corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: podNamespace, Name: claimName, UID: claim.GetUID()}},
+	})
+}
+
 // createPod creates a pod as a consumer does.
 func (w *world) createPod(of *podSpec) {
 	w.createNamespace()
@@ -378,6 +399,12 @@ func (w *world) createPod(of *podSpec) {
 				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{judge.AloneLabel: "true"}},
 			}},
 		}}
+	}
+	if of.Claim {
+		metav1.SetMetaDataLabel(&pod.ObjectMeta, judge.ClaimLabel, claimName)
+		pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claimName},
+		}}}
 	}
 	if of.Never {
 		pod.Annotations[v1alpha1.FailoverAnnotation] = string(v1alpha1.FailoverNever)

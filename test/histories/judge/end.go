@@ -95,11 +95,12 @@ func (r *Record) judgePod(pod, there *corev1.Pod, pods []*corev1.Pod) string {
 	return ""
 }
 
-// judgeWaiting returns the fault of a waiting pod: a provider has capacity for it and no pod that it must not be with, or
-// it has no reason.
+// judgeWaiting returns the fault of a waiting pod: a provider has capacity for it, no pod that it must not be with, and its
+// volume, or it has no reason.
 func (r *Record) judgeWaiting(pod *corev1.Pod, pods []*corev1.Pod) string {
 	for at, granted := range r.granted() {
-		if left := free(at, granted, pods); left >= millisOf(&pod.Spec) && beside(pod, at.provider, pods) == nil {
+		if left := free(at, granted, pods); left >= millisOf(&pod.Spec) && beside(pod, at.provider, pods) == nil &&
+			slices.Contains([]string{"", at.provider}, r.volumeAt(pod)) {
 			return fmt.Sprintf("waits, and %s has %s CPUs free", at, cpus(left))
 		}
 	}
@@ -120,7 +121,7 @@ func (r *Record) judgeUnbound(pod *corev1.Pod, pods []*corev1.Pod) string {
 }
 
 // Untrue returns the waiting pods whose reason is wrong when everything has settled: the only true reasons are
-// insufficient capacity, and another pod that the pod must not be with. The broker writes reasons later than it decides.
+// insufficient capacity, another pod that the pod must not be with, and its volume at a provider. The broker writes reasons later than it decides.
 // The text after a semicolon describes an earlier state.
 func (r *Record) Untrue() string {
 	var faults []string
@@ -130,6 +131,9 @@ func (r *Record) Untrue() string {
 		}
 		now, _, _ := strings.Cut(reasonOf(pod), ";")
 		if alone := pod.Labels[AloneLabel] != "" && strings.Contains(now, "anti-affinity to a pod in"); alone {
+			continue
+		}
+		if at := r.volumeAt(pod); at != "" && strings.Contains(now, "volume data is at provider "+at) {
 			continue
 		}
 		if now != "no provider cluster fits: insufficient cpu" {

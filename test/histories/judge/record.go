@@ -35,7 +35,7 @@ func (c *Change) Object() client.Object {
 
 // Cluster holds the changes at one API server, by kind and in order.
 type Cluster struct {
-	Pods, ShadowPods, Leases, Nodes, ProviderClusters []Change
+	Pods, ShadowPods, Leases, Nodes, ProviderClusters, Volumes []Change
 	// Requests are the brokers' requests, by the time of their ends; empty if they were not recorded.
 	Requests []Request
 	// Answers are the API server's answers to all clients, in order; empty if they were not recorded.
@@ -191,6 +191,7 @@ func (r *Record) Violations() []string {
 	faults = append(faults, r.judgeGrants()...)
 	faults = append(faults, r.judgeDrains()...)
 	faults = append(faults, r.judgeAlone()...)
+	faults = append(faults, r.judgeVolumes()...)
 	faults = append(faults, r.judgeCosts()...)
 	return append(faults, r.judgeNode()...)
 }

@@ -130,6 +130,27 @@ func mutants() []mutant {
 			`a.Peer = constraints.PeerOf(pod, own)`,
 			`_ = own`,
 		},
+		{
+			"a pod goes where its volume is not", "pkg/scheduler/volumes.go",
+			`volumes.Provider != "" && volumes.Provider != p.ID`,
+			`false`,
+		},
+		{
+			"two pods decide at once where their volume is", "pkg/broker/pods/volumes.go",
+			`client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})`,
+			`client.MergeFrom(before)`,
+		},
+		{
+			"a pod leaves its volume because its provider is drained", "pkg/broker/pods/volumes.go",
+			`len(placement.ClaimsOf(pod)) > 0
+}
+
+// elsewhere`,
+			`false
+}
+
+// elsewhere`,
+		},
 	}
 }
 

@@ -220,6 +220,26 @@ func realWorldMutants() []tested {
 			`append(constraints.WithinProvider(nil), shadow.Spec.Pod.TopologySpreadConstraints...)`,
 		}, "pkg/provider/brokernode", "TestAProviderOnlyPrefersToSpreadOverZones"},
 		{mutant{
+			"a claim is deleted because the cache does not show its volume", "pkg/provider/reflector/claims/reflector.go",
+			`if err == nil && (at == "" || at == r.provider) {`,
+			`if false && (at == "" || at == r.provider) {`,
+		}, "pkg/provider/reflector/claims", "TestAClaimIsDeletedWithItsVolume"},
+		{mutant{
+			"a claim gets the data of an earlier one of its name", "pkg/provider/reflector/claims/client.go",
+			`forge.IsReflected(earlier) && isOfAnother(earlier, local)`,
+			`forge.IsReflected(earlier) && false`,
+		}, "pkg/provider/reflector/claims", "TestAClaimSucceedsAnotherOfItsName"},
+		{mutant{
+			"a volume that was lost is made again, empty", "pkg/provider/reflector/claims/reflector.go",
+			`live.Annotations[v1alpha1.MadeAtAnnotation] == r.provider {`,
+			`false {`,
+		}, "pkg/provider/reflector/claims", "TestAClaimIsMadeWhereItsVolumeIs"},
+		{mutant{
+			"a pod is assigned although its volume could not be written", "pkg/broker/pods/assign.go",
+			`if err = c.bindVolumes(ctx, pod, of.Volumes, d.Provider); err != nil {`,
+			`if err = c.bindVolumes(ctx, pod, of.Volumes, d.Provider); false {`,
+		}, "pkg/broker/pods", "TestAPodIsAssignedAfterItsVolumes"},
+		{mutant{
 			"a pod that leaves a provider without a name is assigned at once", "pkg/broker/pods/move.go",
 			`if from.Provider == "" {`,
 			`if false {`,
