@@ -84,6 +84,7 @@ func TestFederation(t *testing.T) {
 	oneByOne(t, "placing", []scenario{
 		{"a criterion of a consumer is obeyed", b.criterion},
 		{"constraints of pods are about providers", b.constrained},
+		{"volumes are at the provider of their first pod", b.volumes},
 		{"a pod too large is placed when a provider grows", b.grows},
 		{"a slice with GPUs is for pods that request them", b.slices},
 		{"a pod moves from slice to slice", b.betweenSlices},
@@ -146,7 +147,7 @@ func startFederation(t *testing.T) *catalogued {
 		Name: "federation", Consumers: 2, Providers: 3, Networking: true, ConsumerNodes: true, RemoteIPAM: true,
 		Catalog: true, CatalogArgs: []string{"--history-interval=1s"}, KubeletMetrics: true,
 		ConsumerArgs:      []string{"--direct-traffic=true", "--of-a-later-liqo=true"}, // It ignores unknown options.
-		BrokerArgs:        append([]string{"--offer-interval=2s"}, tracing...),
+		BrokerArgs:        append([]string{"--offer-interval=2s", "--offer-storage-class=liqo;default"}, tracing...),
 		BrokerKubeletArgs: tracing,
 		DirectNetworks:    []string{"consumer1:provider1", "consumer1:provider2"},
 	})
