@@ -35,6 +35,8 @@ type federation struct {
 	t         *testing.T
 	providers map[string]*v1alpha1.ProviderCluster
 	labels    map[string]map[string]string
+	classes   map[string][]liqov1beta1.StorageType
+	claims    []client.Object
 	pods      map[string]*corev1.Pod
 	policies  []v1alpha1.PlacementPolicy
 }
@@ -43,6 +45,7 @@ func newFederation(t *testing.T, text string) *federation {
 	t.Helper()
 	f := &federation{
 		t: t, providers: map[string]*v1alpha1.ProviderCluster{}, labels: map[string]map[string]string{}, pods: map[string]*corev1.Pod{},
+		classes: map[string][]liqov1beta1.StorageType{},
 	}
 	for _, namespace := range []string{"shop-consumer1", "lab-consumer2"} {
 		pod := f.pod(namespace, "web-0", "", "")
@@ -140,6 +143,10 @@ func (f *federation) cell(pc *v1alpha1.ProviderCluster, vn *v1alpha1.VirtualNode
 		for i := range int(number("")) {
 			f.pod("shop-consumer1", fmt.Sprintf("web-at-%s-%d", vn.Name, i), pc.Name, vn.Name)
 		}
+	case "Storage classes":
+		for class := range strings.SplitSeq(cell, ", ") {
+			f.classes[pc.Name] = append(f.classes[pc.Name], liqov1beta1.StorageType{StorageClassName: class})
+		}
 	case "Latency":
 		milliseconds := int64(number("ms"))
 		kpis.LatencyMilliseconds = &milliseconds
@@ -227,10 +234,24 @@ func (f *federation) add(text string) {
 				r := &placed.Spec.Containers[i].Resources
 				maps.Copy(r.Requests, r.Limits)
 			}
+		case "PersistentVolumeClaim":
+			var claim corev1.PersistentVolumeClaim
+			require.NoError(f.t, yaml.UnmarshalStrict([]byte(object), &claim))
+			f.claim(&claim)
 		default:
 			require.Failf(f.t, "another kind", "%s", kind.Kind)
 		}
 	}
+}
+
+// claim adds a claim with its volume, which is at no provider yet.
+func (f *federation) claim(claim *corev1.PersistentVolumeClaim) {
+	claim.UID, claim.Spec.VolumeName = types.UID(claim.Name), "pvc-"+claim.Name
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: claim.Spec.VolumeName, Labels: map[string]string{v1alpha1.VolumeLabel: "true"}},
+		Spec:       corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{UID: claim.UID}},
+	}
+	f.claims = append(f.claims, claim, volume)
 }
 
 // client is one of the broker's cluster.
@@ -256,9 +277,10 @@ func (f *federation) client() client.Client {
 			ObjectMeta: tenant, Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: desired},
 			Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: mapping},
 		}, &offloadingv1beta1.VirtualNode{
-			ObjectMeta: tenant, Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: liqov1beta1.ClusterID(id), Labels: f.labels[id]},
+			ObjectMeta: tenant, Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: liqov1beta1.ClusterID(id), Labels: f.labels[id], StorageClasses: f.classes[id]},
 		})
 	}
+	objects = append(objects, f.claims...)
 	for i := range f.policies {
 		f.policies[i].CreationTimestamp = metav1.NewTime(time.Unix(0, 0))
 		objects = append(objects, &f.policies[i])
