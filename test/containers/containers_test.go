@@ -51,6 +51,7 @@ func TestContainers(t *testing.T) {
 	})
 	t.Run("a virtual kubelet is ready where its probe asks", func(t *testing.T) { testProbedPorts(t, f) })
 	t.Run("containers are those of the pods", func(t *testing.T) { testCounts(t, f) })
+	t.Run("a volume keeps its data", func(t *testing.T) { testVolume(t, f) })
 	t.Run("a kubelet and a runtime are killed", func(t *testing.T) { testKilled(t, f) })
 	t.Run("the broker and the virtual kubelets are killed", func(t *testing.T) { testComponentsKilled(t, f) })
 	t.Run("a node is drained", func(t *testing.T) { testDrained(t, f) })

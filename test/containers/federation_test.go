@@ -47,6 +47,7 @@ func start(t *testing.T) *federation {
 		Consumers: 1, Providers: 2, BrokerNode: "pool", Containers: true, Progress: t.Logf,
 		BrokerArgs: []string{
 			"--probe-interval=1s", "--probe-timeout=1s", "--status-interval=1s", "--failover-after=10s", "--pending-timeout=10s",
+			"--offer-storage-class=liqo;default",
 		},
 	})
 	require.NoError(t, err)

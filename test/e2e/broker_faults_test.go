@@ -232,8 +232,15 @@ func (b *brokered) failover(t *testing.T) {
 	b.create(t, ns, "database", 1,
 		both(only("provider2"), annotated(brokeringv1alpha1.FailoverAnnotation, string(brokeringv1alpha1.FailoverNever))))
 	b.create(t, ns, "loyal", 1, only("provider2"))
-	stay := sets.New("database-0", "loyal-0") // No other provider fits loyal-0.
-	b.settle(t, ns, 22)
+	// The first pod of a claim decides where its volume is.
+	disks(t, b.Cluster("provider2"), 1)
+	require.NoError(t, b.broker.Client.Create(t.Context(), newClaim(ns, "data", liqoClass)))
+	b.create(t, ns, "first", 1, both(only("provider2"), withClaim("data")))
+	eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "first-0", "provider2") })
+	b.create(t, ns, "stateful", 1, withClaim("data"))
+	require.NoError(t, b.broker.Client.Delete(t.Context(), newPod(ns, "first-0")))
+	stay := sets.New("database-0", "loyal-0", "stateful-0") // No other provider fits loyal-0 and stateful-0.
+	b.settle(t, ns, 23)
 	here, at := uids(t, b.broker, ns), b.count(t, ns, brokeringv1alpha1.ProviderLabel)
 	require.Greater(t, at["provider2"], stay.Len(), "%v", at)
 	before, err := b.identities(t.Context(), ns)
@@ -276,6 +283,12 @@ func (b *brokered) failover(t *testing.T) {
 	assert.GreaterOrEqual(t, time.Since(began), failoverAfter-time.Second)
 	assert.Equal(t, here, uids(t, b.broker, ns), "the pods moved, they were not made anew")
 	b.moved(t, ns, b.movedPod(t, ns, before), "unreachable for longer than failover.after")
+	var stateful corev1.Pod
+	require.NoError(t, b.broker.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "stateful-0"}, &stateful))
+	notReady := podCondition(&stateful, corev1.PodReady)
+	assert.Equal(t, "the provider cluster cannot be reached; its volumes are there", notReady.Message)
+	assert.WithinDuration(t, began, notReady.LastTransitionTime.Time, 20*time.Second)
+	require.NoError(t, b.event(t.Context(), &stateful, "MoveWaits", "Staying at", "unreachable", "volume data is at provider provider2"))
 
 	b.create(t, ns, "patient", 1, only("provider2"))
 	b.explained(t, ns, "patient-0", "NoProviderFits", "no provider cluster fits", "not ready")
@@ -283,7 +296,7 @@ func (b *brokered) failover(t *testing.T) {
 	// assigned to it.
 	cleaned := b.watchCleaning(t, ns, "provider2", "patient-0")
 	require.NoError(t, b.Resume(server))
-	b.settle(t, ns, 23)
+	b.settle(t, ns, 24)
 	cleaned.end(t)
 	t.Logf("cleaned up, and used again, %s after the freeze", time.Since(began).Round(100*time.Millisecond))
 	after, err := b.identities(t.Context(), ns)
