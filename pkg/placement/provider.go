@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -44,6 +45,14 @@ func Provider(pc *v1alpha1.ProviderCluster, virtualNodes []*offloadingv1beta1.Vi
 		}
 	}
 	for _, m := range namespaceMaps {
+		for namespace, remote := range m.Spec.DesiredMapping {
+			if why := missing(remote, m.Status.CurrentMapping[namespace].Phase); why != "" {
+				if p.Missing == nil {
+					p.Missing = map[string]string{}
+				}
+				p.Missing[namespace] = why
+			}
+		}
 		for namespace, at := range m.Status.CurrentMapping {
 			if at.Phase == offloadingv1beta1.MappingAccepted &&
 				namespacemap.Asked(m.Spec.DesiredMapping, m.Namespace, namespace, at.RemoteNamespace) {
@@ -59,6 +68,18 @@ func Provider(pc *v1alpha1.ProviderCluster, virtualNodes []*offloadingv1beta1.Vi
 		})
 	}
 	return p
+}
+
+// missing returns why a provider does not have a namespace that was to be offloaded, "" if that is not known. The names of
+// two hops add up: a namespace of a consumer has the ids of the consumer and of the broker at its end.
+func missing(remote string, phase offloadingv1beta1.MappingPhase) string {
+	switch {
+	case len(remote) > content.DNS1123LabelMaxLength:
+		return fmt.Sprintf("its name there would have %d characters, and may have %d", len(remote), content.DNS1123LabelMaxLength)
+	case phase == offloadingv1beta1.MappingCreationLoopBackOff:
+		return "the provider cannot make it"
+	}
+	return ""
 }
 
 // maxLabels is the number of labels of a VirtualNode that are read.

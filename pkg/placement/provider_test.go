@@ -99,7 +99,9 @@ func TestProvider(t *testing.T) {
 					"kube-system": {RemoteNamespace: "x", Phase: offloadingv1beta1.MappingAccepted}, // Not desired.
 				}},
 			}},
-			want: func(p *scheduler.Provider) { p.Namespaces = sets.New("a") },
+			want: func(p *scheduler.Provider) {
+				p.Namespaces, p.Missing = sets.New("a"), map[string]string{"b": "the provider cannot make it"}
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -117,4 +119,23 @@ func TestProvider(t *testing.T) {
 			require.Equal(t, plain(tc.want), Provider(pc, tc.virtualNodes, tc.namespaceMaps))
 		})
 	}
+}
+
+// The names of two hops add up.
+func TestWhyANamespaceIsMissing(t *testing.T) {
+	long := strings.Repeat("n", 64)
+	m := &offloadingv1beta1.NamespaceMap{
+		Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{
+			"long": long, "fits": long[:63], "failed": "failed", "made": "made",
+		}},
+		Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
+			"failed": {RemoteNamespace: "failed", Phase: offloadingv1beta1.MappingCreationLoopBackOff},
+			"made":   {RemoteNamespace: "made", Phase: offloadingv1beta1.MappingAccepted},
+		}},
+	}
+	p := Provider(&v1alpha1.ProviderCluster{}, nil, []*offloadingv1beta1.NamespaceMap{m})
+	require.Equal(t, map[string]string{
+		"long": "its name there would have 64 characters, and may have 63", "failed": "the provider cannot make it",
+	}, p.Missing)
+	require.Equal(t, sets.New("made"), p.Namespaces)
 }

@@ -16,7 +16,7 @@ func (c *cycle) filterProvider(p *provider, v *verdict.Verdict) bool {
 	case c.pod.Consumer != "" && c.pod.Consumer == p.ID:
 		v.Filter = verdict.Origin
 	case !p.Namespaces.Has(c.pod.Namespace):
-		v.Filter = verdict.NotOffloaded
+		v.Filter, v.Detail = verdict.NotOffloaded, p.Missing[c.pod.Namespace]
 	case !c.pod.selects(p.ID):
 		v.Filter = verdict.NotSelected
 	case c.policy.Named != nil && !c.policy.Named.Has(p.ID):

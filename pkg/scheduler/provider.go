@@ -26,6 +26,8 @@ type Provider struct {
 
 	// Namespaces are the local namespaces that are offloaded there; nil is none.
 	Namespaces sets.Set[string]
+	// Missing has the namespaces that are to be offloaded there and cannot be, each with the reason; nil is none.
+	Missing map[string]string
 	// StorageClasses are those that it offers for volumes; nil is none.
 	StorageClasses sets.Set[string]
 	KPIs           kpi.Values

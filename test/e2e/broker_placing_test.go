@@ -125,6 +125,20 @@ func (b *brokered) badCriteria(t *testing.T) {
 	eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "governed-0", "") })
 }
 
+// longName offloads a namespace of a consumer whose name is too long at the providers: there it has the ids of two
+// clusters at its end. The consumer's own pod says so.
+func (b *brokered) longName(t *testing.T) {
+	namespace := strings.Repeat("n", 48)
+	require.NoError(t, b.consumer.Offload(t.Context(), namespace))
+	pod := newPod(namespace, "web")
+	require.NoError(t, b.consumer.Client.Create(t.Context(), pod))
+	const why = "namespace not offloaded: its name there would have 65 characters, and may have 63"
+	b.explained(t, b.consumer.RemoteNamespace(namespace), pod.Name, "NoProviderFits", "no provider cluster fits: "+why)
+	eventually(t, patient, func(ctx context.Context) error { return event(ctx, b.consumer, pod, "FailedAssignment", why) })
+	require.NoError(t, b.consumer.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
+	b.settle(t, b.consumer.RemoteNamespace(namespace), 0)
+}
+
 // runsAt returns nil if a pod is Running and Ready at a provider; at any provider for "".
 func (b *brokered) runsAt(ctx context.Context, namespace, name, provider string) error {
 	var pod corev1.Pod

@@ -83,6 +83,7 @@ func TestFederation(t *testing.T) {
 	})
 	oneByOne(t, "placing", []scenario{
 		{"a criterion of a consumer is obeyed", b.criterion},
+		{"a name too long for two hops is explained", b.longName},
 		{"constraints of pods are about providers", b.constrained},
 		{"volumes are at the provider of their first pod", b.volumes},
 		{"a pod too large is placed when a provider grows", b.grows},

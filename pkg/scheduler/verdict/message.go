@@ -47,6 +47,10 @@ func (v *Verdict) Reason() string {
 	switch v.Filter {
 	case Insufficient:
 		return Insufficient.String() + " " + v.Detail
+	case NotOffloaded:
+		if v.Detail != "" {
+			return NotOffloaded.String() + ": " + v.Detail
+		}
 	case NodeAffinity, TopologySpread, PodAffinity, VolumeElsewhere, NoStorageClass:
 		return v.Detail
 	}

@@ -27,7 +27,7 @@ type Verdict struct {
 	// Filter is the first filter it failed, Passed if none. When every slice failed one, it is the filter of the slice
 	// that passed the most.
 	Filter Filter
-	// Detail adds the cause to NotReady, the resource to Insufficient, and the expression's error to Failed. It is the
+	// Detail adds the cause to NotReady and NotOffloaded, the resource to Insufficient, and the expression's error to Failed. It is the
 	// reason itself with NodeAffinity, TopologySpread, PodAffinity, VolumeElsewhere and NoStorageClass.
 	Detail string
 	// Scores has one for every plugin with a weight, by name; nil unless Filter is Passed.
