@@ -273,6 +273,9 @@ func TestTheNamesInANamespaceMapAreShort(t *testing.T) {
 		requireRefusal(t, write(t, plugin, theConsumer, namespaceMaps, "", namespaceMap(), o), because)
 		requireRefusal(t, write(t, plugin, liqo, namespaceMaps, "", o, o), "")
 	}
+	// Liqo reports in the status that the name is too long for a namespace, for this one alone.
+	tooLong := namespaceMap(mapped(strings.Repeat("n", 63) + "-c1"))
+	requireRefusal(t, write(t, plugin, theConsumer, namespaceMaps, "", namespaceMap(), tooLong), "")
 	answer := set(map[string]any{"phase": "Terminating"}, "status", "currentMapping", strings.Repeat("k", 1_400_000))
 	ours := func(changes ...func(map[string]any)) *unstructured.Unstructured {
 		return namespaceMap(append([]func(map[string]any){set(map[string]any{"liqo.io/replication": "true"}, "metadata", "labels")},

@@ -41,7 +41,7 @@ func parties() []party {
 			"renews":                {bySpec + "a request of 8,192 characters", unbounded, etcd + "; a certificate for each"},
 			"renews/status":         {"refused", "", ""},
 			"namespacemaps": {
-				bySpec + "2,000 namespaces with names of 63 characters", unbounded, caches + "; a namespace for each entry",
+				bySpec + "2,000 namespaces with names of 127 characters", unbounded, caches + "; a namespace for each entry",
 			},
 			"namespacemaps/status": {"refused", "", ""},
 		}},
@@ -61,7 +61,8 @@ func parties() []party {
 			"secrets":    {"1 MiB of data, 256 KiB of annotations (Kubernetes)", unbounded, etcd},
 			"events":     {"refused", "", ""},
 			"persistentvolumeclaims": {
-				"refused, without `guard.volumes`; 64 KiB of annotations", unbounded, "disks of this cluster, with `guard.volumes`",
+				"of the classes that the broker offers, without `guard.volumes`; 64 KiB of annotations", unbounded,
+				"a PersistentVolume here and a disk at a provider for each; disks of this cluster, with `guard.volumes`",
 			},
 			"services": {"64 KiB of annotations", unbounded, etcd + "; ports of nodes and load balancers"},
 			"ingresses": {
