@@ -46,8 +46,8 @@ func bytesOf(n int) string {
 	return strconv.Itoa(n) + " bytes"
 }
 
-// allBounds is the one place with the bounds of documents: the numbers are from the code, and those of policies must be
-// in them.
+// allBounds is the one place with the bounds of documents: the numbers are from the code, and the policies must have
+// theirs.
 func allBounds(t *testing.T) []bound {
 	t.Helper()
 	policy := policySchema(t)

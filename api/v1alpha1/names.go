@@ -172,9 +172,10 @@ const VolumeLabel = "brokering.liqo.io/volume"
 // the claim is not there any more, it is not made again: its volume was lost.
 const MadeAtAnnotation = "brokering.liqo.io/made-at"
 
-// ClaimUIDAnnotation is set on a PersistentVolumeClaim at a provider: the UID of the claim that it was made from. A later
-// claim may have the same name.
-const ClaimUIDAnnotation = "brokering.liqo.io/claim-uid"
+// ClaimOriginAnnotation is set on a PersistentVolumeClaim in a remote cluster: the claim that it was made from, by its UID or,
+// behind the broker, by its PersistentVolume and the time when that was assigned to the provider. A later claim may have
+// the same name, and a volume may come back to a provider.
+const ClaimOriginAnnotation = "brokering.liqo.io/claim-origin"
 
 // BrokerNodeLabel marks the broker's Node.
 const BrokerNodeLabel = "brokering.liqo.io/broker-node"

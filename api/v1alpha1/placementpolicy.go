@@ -105,9 +105,9 @@ type PlacementPolicySpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 1000000 : self.matches('^([1-9][0-9]?|100)%$')",message="maxUnavailable must be a number from 1 to 1000000, or a percentage from 1% to 100%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
-	// Volumes sets whether pods with PersistentVolumeClaims may leave a provider that cannot run them any more. Keep: they
-	// stay with their volumes, and wait. Recreate: they may move, and get new, empty volumes there; the old ones are
-	// deleted. Use Recreate for caches only. Default: Keep.
+	// Volumes sets whether pods with PersistentVolumeClaims may leave a provider that is drained, gone or unreachable for
+	// long. Keep: they stay with their volumes, and wait. Recreate: they move, and get new, empty volumes; the old ones are
+	// deleted. A claim that another pod uses is kept. Use Recreate for caches only. Default: Keep.
 	// +optional
 	// +kubebuilder:validation:Enum=Keep;Recreate
 	Volumes VolumesMode `json:"volumes,omitempty"`

@@ -258,7 +258,7 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 
 	// 3. The pods, their policies and addresses.
 	rules := &placement.Policies{
-		Client: home, Programs: cel.NewCache(programs), Compiling: placement.NewCompiling(clk),
+		Client: home, Live: mgr.GetAPIReader(), Programs: cel.NewCache(programs), Compiling: placement.NewCompiling(clk),
 		Defaults: placement.Rules{
 			Failover: v1alpha1.FailoverMove, FailoverAfter: cfg.Times.FailoverAfter, PendingTimeout: cfg.Times.PendingTimeout,
 		},

@@ -111,6 +111,9 @@ func Containers(containers []corev1.Container) []corev1.Container {
 	return trimmed
 }
 
+// SelectedNodeAnnotation is the Node that kube-scheduler chose for a claim (plugin VolumeBinding).
+const SelectedNodeAnnotation = "volume.kubernetes.io/selected-node"
+
 // Metadata is a transform for objects whose annotations tenants write, and whose values of annotations the broker reads
 // in part.
 func Metadata(in any) (any, error) {
@@ -164,7 +167,7 @@ func longest(key string) int {
 		return maxTries
 	case v1alpha1.ConstraintsAnnotation:
 		return constraints.MaxSize + 1 // So that longer ones are rejected.
-	case v1alpha1.PolicyAnnotation, v1alpha1.FailoverAnnotation:
+	case v1alpha1.PolicyAnnotation, v1alpha1.FailoverAnnotation, SelectedNodeAnnotation, corev1.BetaStorageClassAnnotation:
 		return values.MaxText
 	}
 	domain, _, _ := strings.Cut(key, "/")

@@ -43,11 +43,13 @@ type apiServer struct {
 
 // collections are its collections, by resource.
 var collections = map[string]metav1.APIResource{
-	"/api/v1/pods":       {Name: "pods", Kind: "Pod", Namespaced: true},
-	"/api/v1/namespaces": {Name: "namespaces", Kind: "Namespace"},
-	"/api/v1/configmaps": {Name: "configmaps", Kind: "ConfigMap", Namespaced: true},
-	"/api/v1/nodes":      {Name: "nodes", Kind: "Node"},
-	"/api/v1/secrets":    {Name: "secrets", Kind: "Secret", Namespaced: true},
+	"/api/v1/pods":                   {Name: "pods", Kind: "Pod", Namespaced: true},
+	"/api/v1/namespaces":             {Name: "namespaces", Kind: "Namespace"},
+	"/api/v1/configmaps":             {Name: "configmaps", Kind: "ConfigMap", Namespaced: true},
+	"/api/v1/nodes":                  {Name: "nodes", Kind: "Node"},
+	"/api/v1/persistentvolumeclaims": {Name: "persistentvolumeclaims", Kind: "PersistentVolumeClaim", Namespaced: true},
+	"/api/v1/persistentvolumes":      {Name: "persistentvolumes", Kind: "PersistentVolume"},
+	"/api/v1/secrets":                {Name: "secrets", Kind: "Secret", Namespaced: true},
 	"/apis/brokering.liqo.io/v1alpha1/providerclusters":  {Name: "providerclusters", Kind: "ProviderCluster"},
 	"/apis/brokering.liqo.io/v1alpha1/placementpolicies": {Name: "placementpolicies", Kind: "PlacementPolicy"},
 	"/apis/core.liqo.io/v1beta1/foreignclusters":         {Name: "foreignclusters", Kind: "ForeignCluster"},

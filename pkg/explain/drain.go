@@ -51,7 +51,7 @@ func Drain(ctx context.Context, c client.Reader, node string, providers []string
 		pc.Spec.Drain = true
 		s.SetProvider(&pc)
 	}
-	e := NewExplainer(c, node, s, func() time.Time { return now })
+	e := NewExplainer(&memo{Reader: c, namespaces: map[string]*corev1.Namespace{}}, node, s, func() time.Time { return now })
 	departures := []Departure{}
 	for _, pod := range s.PodsAt(providers) {
 		d, err := e.depart(ctx, s, pod)
@@ -82,7 +82,8 @@ func (e *Explainer) depart(ctx context.Context, s *state.State, pod *corev1.Pod)
 		return nil, err
 	}
 	asked := criteria.Pod(pod, namespace)
-	if recreated := asked.Volumes.Recreated(); recreated != nil {
+	// As the broker: volumes that other pods use are kept.
+	if recreated := asked.Volumes.Recreated(); recreated != nil && !s.SharesClaims(pod) {
 		asked.Volumes = recreated
 	}
 	decision, _ := s.Decide(e.now(), asked, criteria.Policy)
@@ -95,4 +96,45 @@ func (e *Explainer) depart(ctx context.Context, s *state.State, pod *corev1.Pod)
 	moved.Labels[v1alpha1.ProviderLabel], moved.Labels[v1alpha1.VirtualNodeLabel] = decision.Provider, decision.VirtualNode
 	s.SetPod(moved)
 	return d, nil
+}
+
+// memo reads each namespace, and the list of policies, once: many pods have the same.
+type memo struct {
+	client.Reader
+	namespaces map[string]*corev1.Namespace
+	policies   *v1alpha1.PlacementPolicyList
+}
+
+// Get implements client.Reader.
+func (m *memo) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+	namespace, is := into.(*corev1.Namespace)
+	if !is {
+		return m.Reader.Get(ctx, key, into, opts...)
+	}
+	if m.namespaces[key.Name] == nil {
+		var read corev1.Namespace
+		if err := m.Reader.Get(ctx, key, &read, opts...); err != nil {
+			return err
+		}
+		m.namespaces[key.Name] = &read
+	}
+	m.namespaces[key.Name].DeepCopyInto(namespace)
+	return nil
+}
+
+// List implements client.Reader.
+func (m *memo) List(ctx context.Context, into client.ObjectList, opts ...client.ListOption) error {
+	policies, is := into.(*v1alpha1.PlacementPolicyList)
+	if !is {
+		return m.Reader.List(ctx, into, opts...)
+	}
+	if m.policies == nil {
+		var read v1alpha1.PlacementPolicyList
+		if err := m.Reader.List(ctx, &read, opts...); err != nil {
+			return err
+		}
+		m.policies = &read
+	}
+	m.policies.DeepCopyInto(policies)
+	return nil
 }

@@ -7,19 +7,31 @@ import (
 	"io"
 
 	"k8s.io/cli-runtime/pkg/printers"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
 )
 
 // PreviewDrain prints where the pods of providers would go if these were drained now. It changes nothing.
 func (s *Session) PreviewDrain(ctx context.Context, node string, providers []string, output string) error {
-	bounded, cancel := s.bounded(ctx)
-	defer cancel()
-	departures, err := explain.Drain(bounded, s.Client, node, providers, s.Now())
+	departures, err := explain.Drain(ctx, boundedReader{s}, node, providers, s.Now())
 	if err != nil {
 		return err
 	}
 	return s.printExplained(output, departures, func(out io.Writer) error { return printDepartures(out, departures) })
+}
+
+// boundedReader gives each request the deadline of the session.
+type boundedReader struct{ *Session }
+
+// Get implements client.Reader.
+func (r boundedReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	return r.get(ctx, key, into)
+}
+
+// List implements client.Reader.
+func (r boundedReader) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+	return r.listPage(ctx, into, options)
 }
 
 func printDepartures(out io.Writer, departures []explain.Departure) error {

@@ -36,8 +36,9 @@ type Criteria struct {
 	Filter *cel.Program
 	// Constraints are the pod's own; nil if it has none.
 	Constraints *constraints.Constraints
-	// Volumes are the volumes of its claims; nil if it has none.
+	// Volumes are the volumes of its Claims; nil if it has none.
 	Volumes *scheduler.Volumes
+	Claims  []Claim
 	Rules   Rules
 }
 
@@ -56,7 +57,9 @@ var ErrInvalid = errors.New("invalid criteria")
 
 // Policies reads PlacementPolicies and the annotations of pods.
 type Policies struct {
-	Client   client.Reader
+	Client client.Reader
+	// Live reads from the API server the claims that Client, a cache, does not show yet; nil if Client is no cache.
+	Live     client.Reader
 	Programs *cel.Cache
 	// Defaults are the rules unless a policy or a pod sets others.
 	Defaults Rules
@@ -122,7 +125,7 @@ func (p *Policies) read(ctx context.Context, c *Criteria, ranked Ranking, pod *c
 	if c.Constraints, err = constraintsOf(pod); err != nil {
 		return err
 	}
-	if c.Volumes, err = p.volumesOf(ctx, pod, policy); err != nil {
+	if c.Volumes, c.Claims, err = p.volumesOf(ctx, pod, policy); err != nil {
 		return err
 	}
 	switch mode := v1alpha1.FailoverMode(pod.Annotations[v1alpha1.FailoverAnnotation]); mode {

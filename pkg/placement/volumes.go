@@ -52,62 +52,100 @@ const virtualStorageClass = "liqo"
 // Liqo's annotation, else the name of its class here. The annotation names the class here, too, if the claim came from a
 // consumer: Liqo's virtual kubelet there has made the claim of the class that it names, and sent it (ProvisionRemotePVC).
 func RemoteStorageClass(claim *corev1.PersistentVolumeClaim) string {
-	class := cmp.Or(claim.Annotations[consts.RemotePVCStorageClassAnnotKey], ptr.Deref(claim.Spec.StorageClassName, ""))
+	class := cmp.Or(claim.Annotations[consts.RemotePVCStorageClassAnnotKey], StorageClassOf(claim))
 	if class == virtualStorageClass {
 		return ""
 	}
 	return class
 }
 
-// Volume returns the PersistentVolume of a claim, which stands for a volume at a provider. The error is an ErrVolume if
-// the claim has none, or one of this cluster, which no provider has.
-func Volume(ctx context.Context, reader client.Reader, key client.ObjectKey) (*corev1.PersistentVolumeClaim, *corev1.PersistentVolume, error) {
+// StorageClassOf returns the name of the storage class of a claim; the annotation has precedence
+// (GetPersistentVolumeClaimClass in k8s.io/component-helpers).
+func StorageClassOf(claim *corev1.PersistentVolumeClaim) string {
+	return cmp.Or(claim.Annotations[corev1.BetaStorageClassAnnotation], ptr.Deref(claim.Spec.StorageClassName, ""))
+}
+
+// Claim is a claim of a pod with its PersistentVolume, which stands for a volume at a provider.
+type Claim struct {
+	*corev1.PersistentVolumeClaim
+	Volume *corev1.PersistentVolume
+}
+
+// Provider returns the id of the provider where the volume is; "" if it is nowhere yet.
+func (c *Claim) Provider() string { return c.Volume.Labels[v1alpha1.ProviderLabel] }
+
+// IsMade reports whether the claim was made at the provider, where it may have data.
+func (c *Claim) IsMade() bool {
+	return c.Provider() != "" && c.Volume.Annotations[v1alpha1.MadeAtAnnotation] == c.Provider()
+}
+
+// claimOf returns a claim with its PersistentVolume. The error is an ErrVolume if the claim has none, or one of this
+// cluster, which no provider has.
+func claimOf(ctx context.Context, reader client.Reader, key client.ObjectKey) (Claim, error) {
 	var claim corev1.PersistentVolumeClaim
 	switch err := reader.Get(ctx, key, &claim); {
 	case kerrors.IsNotFound(err):
-		return nil, nil, volumeError("there is no PersistentVolumeClaim " + key.Name)
+		return Claim{}, volumeError("there is no PersistentVolumeClaim " + key.Name)
 	case err != nil:
-		return nil, nil, err
+		return Claim{}, err
 	case claim.Spec.VolumeName == "":
-		return nil, nil, volumeError("PersistentVolumeClaim " + key.Name + " is not bound")
+		return Claim{}, volumeError("PersistentVolumeClaim " + key.Name + " is not bound")
 	}
 	var volume corev1.PersistentVolume
 	err := reader.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, &volume)
 	if client.IgnoreNotFound(err) != nil {
-		return nil, nil, err
+		return Claim{}, err
 	}
 	ref := volume.Spec.ClaimRef
 	if err != nil || volume.Labels[v1alpha1.VolumeLabel] == "" || ref == nil || ref.UID != claim.UID {
-		return nil, nil, volumeError(fmt.Sprintf("PersistentVolumeClaim %s is bound to a volume of this cluster, which no provider has: "+
+		return Claim{}, volumeError(fmt.Sprintf("PersistentVolumeClaim %s is bound to a volume of this cluster, which no provider has: "+
 			"use a storage class of the provisioner %s", key.Name, consts.StorageProvisionerName))
 	}
-	return &claim, &volume, nil
+	return Claim{&claim, &volume}, nil
 }
 
-// volumesOf returns the volumes of a pod; nil if it has none. The error may be an ErrVolume.
-func (p *Policies) volumesOf(ctx context.Context, pod *corev1.Pod, policy *v1alpha1.PlacementPolicy) (*scheduler.Volumes, error) {
-	names := ClaimsOf(pod)
-	if len(names) == 0 {
-		return nil, nil
-	}
-	of := &scheduler.Volumes{Recreate: policy != nil && policy.Spec.Volumes == v1alpha1.VolumesRecreate}
-	for _, name := range names {
-		claim, volume, err := Volume(ctx, p.Client, client.ObjectKey{Namespace: pod.Namespace, Name: name})
-		if err != nil {
+func claimsOf(ctx context.Context, reader client.Reader, namespace string, names []string) (claims []Claim, err error) {
+	claims = make([]Claim, len(names))
+	for i, name := range names {
+		if claims[i], err = claimOf(ctx, reader, client.ObjectKey{Namespace: namespace, Name: name}); err != nil {
 			return nil, err
 		}
-		class, provider := RemoteStorageClass(claim), volume.Labels[v1alpha1.ProviderLabel]
+	}
+	return claims, nil
+}
+
+// volumesOf returns the volumes of a pod, and its claims; nil if it has none. The error may be an ErrVolume.
+//
+// A volume that was assigned to a provider, and not made there yet, counts as nowhere if others were made elsewhere: the
+// decision about another pod was written in part.
+func (p *Policies) volumesOf(ctx context.Context, pod *corev1.Pod, policy *v1alpha1.PlacementPolicy) (*scheduler.Volumes, []Claim, error) {
+	names := ClaimsOf(pod)
+	if len(names) == 0 {
+		return nil, nil, nil
+	}
+	claims, err := claimsOf(ctx, p.Client, pod.Namespace, names)
+	if errors.Is(err, ErrVolume) && p.Live != nil {
+		claims, err = claimsOf(ctx, p.Live, pod.Namespace, names)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	of := &scheduler.Volumes{Recreate: policy != nil && policy.Spec.Volumes == v1alpha1.VolumesRecreate}
+	made := slices.ContainsFunc(claims, func(c Claim) bool { return c.IsMade() })
+	for i := range claims {
+		c := &claims[i]
+		class, provider := RemoteStorageClass(c.PersistentVolumeClaim), c.Provider()
 		switch {
-		case provider == "":
+		case provider == "", made && !c.IsMade():
 			of.Classes = append(of.Classes, class)
 			continue
 		case of.Provider == "":
-			of.Provider, of.Claim = provider, name
+			of.Provider, of.Claim = provider, c.Name
 		case of.Provider != provider:
-			return nil, volumeError(fmt.Sprintf("PersistentVolumeClaims %s and %s are at different providers, %s and %s",
-				of.Claim, name, of.Provider, provider))
+			return nil, nil, volumeError(fmt.Sprintf("PersistentVolumeClaims %s and %s are at different providers, %s and %s",
+				of.Claim, c.Name, of.Provider, provider))
 		}
 		of.Placed = append(of.Placed, class)
 	}
-	return of, nil
+	return of, claims, nil
 }

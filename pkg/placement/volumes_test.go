@@ -60,6 +60,7 @@ func TestVolumesOfAPod(t *testing.T) {
 		}
 		if provider != "" {
 			volume.Labels[v1alpha1.ProviderLabel] = provider
+			volume.Annotations = map[string]string{v1alpha1.MadeAtAnnotation: provider}
 		}
 		return []client.Object{volume, &corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)},
@@ -69,7 +70,7 @@ func TestVolumesOfAPod(t *testing.T) {
 	objects := append(volumes("a", "liqo", ""), volumes("b", "ssd", "p1")...)
 	p := &Policies{Client: fake.NewClientBuilder().WithObjects(append(objects, volumes("c", "liqo", "p1")...)...).Build()}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod"}}
-	got, err := p.volumesOf(t.Context(), pod, nil)
+	got, _, err := p.volumesOf(t.Context(), pod, nil)
 	require.NoError(t, err)
 	require.Nil(t, got)
 	for _, name := range []string{"a", "b", "c"} {
@@ -78,11 +79,15 @@ func TestVolumesOfAPod(t *testing.T) {
 		}})
 	}
 	want := &scheduler.Volumes{Provider: "p1", Claim: "b", Classes: []string{""}, Placed: []string{"ssd", ""}}
-	got, err = p.volumesOf(t.Context(), pod, nil)
+	got, _, err = p.volumesOf(t.Context(), pod, nil)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 	want.Recreate = true
-	got, err = p.volumesOf(t.Context(), pod, &v1alpha1.PlacementPolicy{Spec: v1alpha1.PlacementPolicySpec{Volumes: v1alpha1.VolumesRecreate}})
+	// A decision about another pod was written in part.
+	unmade := volumes("a", "liqo", "p2")[0].(*corev1.PersistentVolume)
+	unmade.Annotations = nil
+	require.NoError(t, p.Client.(client.Client).Update(t.Context(), unmade))
+	got, _, err = p.volumesOf(t.Context(), pod, &v1alpha1.PlacementPolicy{Spec: v1alpha1.PlacementPolicySpec{Volumes: v1alpha1.VolumesRecreate}})
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 }

@@ -586,7 +586,7 @@ func TestConsumersHaveVolumesAtProviders(t *testing.T) {
 	objects, err := here.RenderedWith(Namespace, values)
 	require.NoError(t, err)
 	offered, plugin := guardOf(t, objects), guard(t)
-	scheduled := claim(set(map[string]any{"volume.kubernetes.io/selected-node": "liqo-broker"}, "metadata", "annotations"))
+	scheduled := claim(set("pvc-1", "spec", "volumeName"), set(map[string]any{"volume.kubernetes.io/selected-node": "liqo-broker"}, "metadata", "annotations"))
 	for name, tc := range map[string]struct {
 		old, new *unstructured.Unstructured
 		because  string
@@ -603,8 +603,9 @@ func TestConsumersHaveVolumesAtProviders(t *testing.T) {
 		"of a snapshot": {
 			nil, claim(set(map[string]any{"kind": "VolumeSnapshot", "name": "s"}, "spec", "dataSource")), "no spec.dataSource",
 		},
-		"selected":      {nil, claim(set(map[string]any{}, "spec", "selector")), "spec.selector"},
-		"a chosen Node": {nil, scheduled, "may not have annotations of volume.kubernetes.io"},
+		"selected": {nil, claim(set(map[string]any{}, "spec", "selector")), "spec.selector"},
+		"a chosen Node": {nil, claim(set(
+			map[string]any{"volume.kubernetes.io/selected-node": "worker"}, "metadata", "annotations")), "may not have annotations of volume.kubernetes.io"},
 		"a chosen Node, later": {claim(), claim(set(
 			map[string]any{"volume.beta.kubernetes.io/storage-provisioner": "liqo.io/storage"}, "metadata", "annotations")),
 			"may not have annotations of volume.kubernetes.io"},

@@ -59,7 +59,7 @@ type podSpec struct {
 	App string `json:"app,omitempty"`
 	// Alone keeps the pod away from the providers of other such pods, by an anti-affinity.
 	Alone bool `json:"alone,omitempty"`
-	// Claim has the pod use the one PersistentVolumeClaim of the history.
+	// Claim has the pod use two PersistentVolumeClaims: one of its own, and one that all such pods use.
 	Claim bool `json:"claim,omitempty"`
 	// Never means that the pod must not run twice (failover: never).
 	Never bool `json:"never,omitempty"`

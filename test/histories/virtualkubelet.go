@@ -389,6 +389,9 @@ func (k *virtualKubelet) create(ctx context.Context, local *corev1.Pod) error {
 		k.uncertain[local.Name] = time.Now()
 	}
 	k.mu.Unlock()
+	if err == nil {
+		err = k.makeClaims(ctx, local)
+	}
 	if kerrors.IsForbidden(err) {
 		reason := "Forbidden"
 		if err.Error() != "" && containsQuota(err) {
@@ -433,6 +436,26 @@ func (k *virtualKubelet) createThere(ctx context.Context, shadow *offloadingv1be
 		}
 		return ctx.Err()
 	}
+}
+
+// makeClaims notes on the volumes of a pod that their claims are at the provider.
+func (k *virtualKubelet) makeClaims(ctx context.Context, local *corev1.Pod) error {
+	for i := range local.Spec.Volumes {
+		volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-" + local.Spec.Volumes[i].PersistentVolumeClaim.ClaimName}}
+		err := k.process.request(ctx, k.world.weather, "make "+volume.Name, true, func() error {
+			_, err := k.world.home.update(k.process.name, volume, false, func(fresh object) error {
+				if fresh.GetLabels()[v1alpha1.ProviderLabel] == k.provider.id {
+					fresh.SetAnnotations(map[string]string{v1alpha1.MadeAtAnnotation: k.provider.id})
+				}
+				return nil
+			})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // refuse writes the condition that shows the broker that the provider rejected a pod.

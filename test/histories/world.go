@@ -71,7 +71,6 @@ func newWorld(ctx context.Context, scheme *runtime.Scheme, h *history) *world {
 	if !h.LateNamespace {
 		w.createNamespace()
 	}
-	w.createVolume()
 	for i, cpus := range h.Providers {
 		p := newProvider(w, fmt.Sprintf("p%d", i), cpus, h.Seed+uint64(i+1))
 		p.slowAdmission = h.SlowAdmission
@@ -354,22 +353,25 @@ func (w *world) createNamespace() {
 	})
 }
 
-// claimName is the name of the PersistentVolumeClaim.
-const claimName = "data"
+// sharedClaim is the name of the PersistentVolumeClaim that several pods use.
+const sharedClaim = "data"
 
 // createVolume creates a claim of Liqo's class that is bound to its volume, which is at no provider yet.
-func (w *world) createVolume() {
-	w.mustCreate(&corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: podNamespace, Name: claimName},
-		Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To("liqo"), VolumeName: "pvc"},
-	})
-	claim, err := w.home.find(typeOf[corev1.PersistentVolumeClaim](), types.NamespacedName{Namespace: podNamespace, Name: claimName})
+func (w *world) createVolume(name string) {
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: podNamespace, Name: name},
+		Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To("liqo"), VolumeName: "pvc-" + name},
+	}
+	if w.home.create("consumer", claim) != nil {
+		return // An earlier pod of the name used it.
+	}
+	found, err := w.home.find(typeOf[corev1.PersistentVolumeClaim](), keyOf(claim))
 	if err != nil {
 		panic(err)
 	}
 	w.mustCreate(&corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: "pvc", Labels: map[string]string{v1alpha1.VolumeLabel: "true"}},
-		Spec:       corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: podNamespace, Name: claimName, UID: claim.GetUID()}},
+		ObjectMeta: metav1.ObjectMeta{Name: "pvc-" + name, Labels: map[string]string{v1alpha1.VolumeLabel: "true"}},
+		Spec:       corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: podNamespace, Name: name, UID: found.GetUID()}},
 	})
 }
 
@@ -401,10 +403,13 @@ func (w *world) createPod(of *podSpec) {
 		}}
 	}
 	if of.Claim {
-		metav1.SetMetaDataLabel(&pod.ObjectMeta, judge.ClaimLabel, claimName)
-		pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claimName},
-		}}}
+		metav1.SetMetaDataLabel(&pod.ObjectMeta, judge.ClaimLabel, sharedClaim)
+		for _, name := range []string{sharedClaim, "of-" + of.Name} {
+			w.createVolume(name)
+			pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
+			}})
+		}
 	}
 	if of.Never {
 		pod.Annotations[v1alpha1.FailoverAnnotation] = string(v1alpha1.FailoverNever)

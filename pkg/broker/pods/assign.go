@@ -54,6 +54,9 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 
 	// 2. The grant of its consumer, if it is a new pod.
 	of := criteria.Pod(pod, namespace)
+	if of.Volumes, err = c.volumesFor(ctx, pod, &criteria); err != nil {
+		return ctrl.Result{}, err
+	}
 	if of.First && of.Account != (scheduler.Account{}) && c.Grants != nil {
 		if err := c.Grants.Ensure(ctx, of.Account.Consumer); err != nil {
 			return ctrl.Result{}, err
@@ -61,7 +64,7 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 	}
 
 	// 3. The decision, which reserves the capacity.
-	d := c.assume(of, criteria.Policy)
+	d := c.State.Assume(of, criteria.Policy)
 	decided := time.Now()
 	switch {
 	case d.Err != nil:
@@ -83,7 +86,7 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 		Pod: pod, Namespace: namespace, Policy: criteria.Policy, Decision: &d,
 		EvictedAt: c.State.Pod(pod.UID).EvictedAt, Began: began, Decided: decided,
 	})
-	if err = c.bindVolumes(ctx, pod, of.Volumes, d.Provider); err != nil {
+	if err = c.bindVolumes(ctx, pod, criteria.Claims, of.Volumes, d.Provider); err != nil {
 		c.unreserve(pod)
 	} else {
 		err = c.writeAssignment(ctx, pod, &d)

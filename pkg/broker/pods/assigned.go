@@ -57,12 +57,12 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, ass
 	if pod.DeletionTimestamp == nil && c.Guard.Missing() != "" {
 		return ctrl.Result{RequeueAfter: admission.Recheck}, nil
 	}
-	if reason == eviction.Drained && !at.Terminating && !isPinned(pod, &criteria) {
+	if reason == eviction.Drained && !at.Terminating && !isPinned(pod, &criteria, assigned) {
 		if wait, err := c.awaitReplicas(ctx, pod, assigned.VirtualNode, &criteria.Rules); err != nil || wait > 0 {
 			return ctrl.Result{RequeueAfter: wait}, err
 		}
 	}
-	if staysWithVolumes(reason, pod) && !c.fitsElsewhere(pod, namespace, &criteria, assigned, reason, unreadable) {
+	if staysWithVolumes(reason, pod) && !c.fitsElsewhere(ctx, pod, namespace, &criteria, assigned, reason, unreadable) {
 		return ctrl.Result{RequeueAfter: longestNowhere}, nil
 	}
 	if at.UnreachableSince.IsZero() {
@@ -74,7 +74,7 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, ass
 		return ctrl.Result{RequeueAfter: delay}, nil
 	}
 	if reason == eviction.Unreachable && pod.DeletionTimestamp == nil &&
-		!c.fitsElsewhere(pod, namespace, &criteria, assigned, reason, unreadable) {
+		!c.fitsElsewhere(ctx, pod, namespace, &criteria, assigned, reason, unreadable) {
 		return ctrl.Result{RequeueAfter: c.nowhereRecheck(at.FailoverFrom)}, nil
 	}
 	return ctrl.Result{}, c.evict(ctx, pod, assigned, reason)
@@ -93,21 +93,21 @@ func (c *Controller) nowhereRecheck(since time.Time) time.Duration {
 // fitsElsewhere reports whether another provider fits a pod that is to leave its own, and reserves its capacity there.
 // Without one the pod is not evicted: it may still run at its provider, or its volumes are there. Nor is it if its
 // criteria are unreadable, for example because its filter is not compiled yet.
-func (c *Controller) fitsElsewhere(pod *corev1.Pod, namespace *corev1.Namespace, criteria *placement.Criteria, from scheduler.Place,
-	why eviction.Reason, unreadable error,
+func (c *Controller) fitsElsewhere(ctx context.Context, pod *corev1.Pod, namespace *corev1.Namespace, criteria *placement.Criteria,
+	from scheduler.Place, why eviction.Reason, unreadable error,
 ) bool {
-	text := ""
+	fits, text := false, ""
 	if unreadable == nil {
-		d := c.State.ReserveElsewhere(c.elsewhere(criteria.Pod(pod, namespace), from, why), criteria.Policy)
-		switch {
-		case d.VirtualNode != "":
-			return true
-		case d.Err != nil:
-			text = d.Err.Error()
-		default:
-			text = d.Waiting()
+		var of *scheduler.Pod
+		if of, unreadable = c.elsewhere(ctx, pod, namespace, criteria, from, why); unreadable == nil {
+			d := c.State.ReserveElsewhere(of, criteria.Policy)
+			fits, text, unreadable = d.VirtualNode != "", d.Waiting(), d.Err
 		}
-	} else {
+	}
+	if fits {
+		return true
+	}
+	if unreadable != nil {
 		text = unreadable.Error()
 	}
 	if c.State.ObserveNowhere(pod.UID) {

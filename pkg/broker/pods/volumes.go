@@ -2,12 +2,14 @@ package pods
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -55,56 +57,109 @@ func (c *Controller) usersOf(ctx context.Context, namespace, claim string) []rec
 	return requests
 }
 
-// assume decides about a pod. If no provider fits and its volumes may be recreated, it decides again as if they were
-// nowhere.
-func (c *Controller) assume(of *scheduler.Pod, policy *scheduler.Policy) scheduler.Decision {
-	d := c.State.Assume(of, policy)
-	if recreated := of.Volumes.Recreated(); d.VirtualNode == "" && d.Err == nil && d.Beyond == "" && recreated != nil {
-		other := *of
-		other.Volumes = recreated
-		d = c.State.Assume(&other, policy)
+// volumesFor returns the volumes of a pod for its decision. Those that its policy may recreate count as nowhere if their
+// provider cannot run the pod any more, and no other pod uses them.
+func (c *Controller) volumesFor(ctx context.Context, pod *corev1.Pod, criteria *placement.Criteria) (*scheduler.Volumes, error) {
+	recreated := criteria.Volumes.Recreated()
+	if recreated == nil || pod.Annotations[v1alpha1.MovingFromAnnotation] == "" && !c.isLost(criteria.Volumes.Provider, criteria.Rules) {
+		return criteria.Volumes, nil
 	}
-	return d
+	if shared, err := c.sharesClaims(ctx, pod, criteria.Claims, false); err != nil || shared {
+		return criteria.Volumes, err
+	}
+	return recreated, nil
+}
+
+// isLost reports whether a provider is gone, drained, or unreachable for as long as failover takes.
+func (c *Controller) isLost(provider string, rules placement.Rules) bool {
+	at, known := c.State.Provider(provider)
+	out := !at.UnreachableSince.IsZero() && rules.Failover != v1alpha1.FailoverNever && c.Clock.Since(at.UnreachableSince) >= rules.FailoverAfter
+	return !known || at.Draining || out
+}
+
+// sharesClaims reports whether another pod uses one of the claims; with placed only pods count that may be at a provider.
+func (c *Controller) sharesClaims(ctx context.Context, pod *corev1.Pod, claims []placement.Claim, placed bool) (bool, error) {
+	for i := range claims {
+		var users corev1.PodList
+		err := c.Client.List(ctx, &users, client.InNamespace(pod.Namespace), client.MatchingFields{claimsIndex: claims[i].Name})
+		if err != nil {
+			return false, err
+		}
+		for k := range users.Items {
+			other := &users.Items[k]
+			at := placement.PlaceOf(other) != (scheduler.Place{}) || c.State.Pod(other.UID).Assumed
+			if other.UID != pod.UID && !placement.Terminal(other) && (at || !placed) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // bindVolumes writes on the pod's volumes that they are at the provider of a decision, before the pod is assigned there:
-// the virtual kubelets of that provider make the claims. A volume that is elsewhere changes its provider only if the policy
-// recreates it. The API server answers Conflict if a volume has changed since it was read: another pod of its claim was
-// assigned.
-func (c *Controller) bindVolumes(ctx context.Context, pod *corev1.Pod, volumes *scheduler.Volumes, provider string) error {
-	if volumes == nil {
-		return nil
-	}
-	for _, name := range placement.ClaimsOf(pod) {
-		claim, volume, err := placement.Volume(ctx, c.Client, client.ObjectKey{Namespace: pod.Namespace, Name: name})
-		if err != nil {
-			return err
-		}
-		at := volume.Labels[v1alpha1.ProviderLabel]
-		switch {
-		case at == provider:
+// the virtual kubelets of that provider make the claims. The API server answers Conflict if a volume has changed since
+// the decision read it: another pod of its claim was assigned. Then all volumes are left as they were.
+func (c *Controller) bindVolumes(ctx context.Context, pod *corev1.Pod, claims []placement.Claim, decided *scheduler.Volumes, provider string) error {
+	var bound []*corev1.PersistentVolume
+	for i := range claims {
+		claim := &claims[i]
+		at := claim.Provider()
+		if at == provider {
 			continue
-		case at != "" && !volumes.Recreate:
-			return conflict(volume, fmt.Sprintf("it is at provider %s", at))
 		}
-		before := volume.DeepCopy()
+		if at != "" {
+			if err := c.mayRebind(ctx, pod, claim, decided); err != nil {
+				return errors.Join(err, c.unbindVolumes(ctx, bound))
+			}
+		}
+		volume := claim.Volume.DeepCopy()
 		volume.Labels[v1alpha1.ProviderLabel] = provider // It has the VolumeLabel.
 		delete(volume.Annotations, v1alpha1.MadeAtAnnotation)
-		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-		if err := c.Client.Patch(ctx, volume, patch); err != nil {
+		metav1.SetMetaDataAnnotation(&volume.ObjectMeta, v1alpha1.AssignedAtAnnotation, c.Clock.Now().UTC().Format(time.RFC3339Nano))
+		if err := c.Client.Patch(ctx, volume, client.MergeFromWithOptions(claim.Volume, client.MergeFromWithOptimisticLock{})); err != nil {
 			if kerrors.IsNotFound(err) {
 				err = conflict(volume, "it was deleted")
 			}
-			return err
+			return errors.Join(err, c.unbindVolumes(ctx, bound))
 		}
 		if at == "" {
-			c.Events.Eventf(claim, corev1.EventTypeNormal, "VolumeAssigned", "The volume is made at provider %s", provider)
+			bound = append(bound, volume)
+			c.Events.Eventf(claim.PersistentVolumeClaim, corev1.EventTypeNormal, "VolumeAssigned", "The volume is made at provider %s", provider)
 		} else {
-			c.Events.Eventf(claim, corev1.EventTypeWarning, "VolumeRecreated",
-				"A new, empty volume is made at provider %s; the one at %s is deleted (policy %s)", provider, at, "volumes: Recreate")
+			c.Events.Eventf(claim.PersistentVolumeClaim, corev1.EventTypeWarning, "VolumeRecreated",
+				"A new, empty volume is made at provider %s; the one at %s is deleted", provider, at)
 		}
 	}
 	return nil
+}
+
+// mayRebind returns an error if the volume of a claim must not be assigned to another provider: it may if the decision
+// recreates it, or if it was not made yet and no other pod waits for it there.
+func (c *Controller) mayRebind(ctx context.Context, pod *corev1.Pod, claim *placement.Claim, decided *scheduler.Volumes) error {
+	if decided.Provider == "" && decided.Recreate {
+		return nil
+	}
+	used, err := c.sharesClaims(ctx, pod, []placement.Claim{*claim}, true)
+	if err != nil {
+		return err
+	}
+	if claim.IsMade() || used {
+		return conflict(claim.Volume, "it is at provider "+claim.Provider())
+	}
+	return nil
+}
+
+// unbindVolumes undoes bindVolumes: otherwise the next decision could find the volumes of one pod at two providers.
+func (c *Controller) unbindVolumes(ctx context.Context, bound []*corev1.PersistentVolume) error {
+	var errs []error
+	for _, volume := range bound {
+		before := volume.DeepCopy()
+		delete(volume.Labels, v1alpha1.ProviderLabel)
+		delete(volume.Annotations, v1alpha1.AssignedAtAnnotation)
+		err := c.Client.Patch(ctx, volume, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		errs = append(errs, client.IgnoreNotFound(err))
+	}
+	return errors.Join(errs...)
 }
 
 // conflict has the pod reconciled again: the cache did not show the present state of a volume.
@@ -119,9 +174,18 @@ func staysWithVolumes(why eviction.Reason, pod *corev1.Pod) bool {
 }
 
 // elsewhere returns a pod as it is decided about which is to leave its VirtualNode.
-func (c *Controller) elsewhere(of *scheduler.Pod, from scheduler.Place, why eviction.Reason) *scheduler.Pod {
-	if recreated := of.Volumes.Recreated(); recreated != nil {
-		of.Volumes = recreated
+func (c *Controller) elsewhere(ctx context.Context, pod *corev1.Pod, namespace *corev1.Namespace, criteria *placement.Criteria,
+	from scheduler.Place, why eviction.Reason,
+) (*scheduler.Pod, error) {
+	of := criteria.Pod(pod, namespace)
+	if recreated := criteria.Volumes.Recreated(); recreated != nil {
+		shared, err := c.sharesClaims(ctx, pod, criteria.Claims, false)
+		if err != nil {
+			return nil, err
+		}
+		if !shared {
+			of.Volumes = recreated
+		}
 	}
 	if why == eviction.PendingTooLong { // It would be assigned there again.
 		refused := map[string]time.Time{}
@@ -129,13 +193,13 @@ func (c *Controller) elsewhere(of *scheduler.Pod, from scheduler.Place, why evic
 		refused[from.VirtualNode] = c.Clock.Now().Add(c.RefusalMemory + time.Minute)
 		of.Refused = refused
 	}
-	return of
+	return of, nil
 }
 
-// isPinned reports whether no other provider can fit a pod whose provider is drained: its volumes are there.
-func isPinned(pod *corev1.Pod, criteria *placement.Criteria) bool {
+// isPinned reports whether no other provider can fit a pod that is to leave a provider: its volumes are there.
+func isPinned(pod *corev1.Pod, criteria *placement.Criteria, from scheduler.Place) bool {
 	v := criteria.Volumes
-	return len(placement.ClaimsOf(pod)) > 0 && (v == nil || v.Provider != "" && !v.Recreate)
+	return len(placement.ClaimsOf(pod)) > 0 && (v == nil || v.Provider == from.Provider && !v.Recreate)
 }
 
 // staying describes why a pod stays where it is, by the reason for which it is to leave.

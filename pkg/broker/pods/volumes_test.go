@@ -2,12 +2,14 @@ package pods
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/record"
@@ -69,8 +71,6 @@ func waitingPod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 // letter of the name.
 func (c *Controller) know(virtualNode string, change ...func(*scheduler.Provider)) {
 	id := virtualNode[:1]
-	c.State.SetProvider(id, state.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{virtualNode: false}}, &v1alpha1.ProviderClusterStatus{})
-	c.State.ObserveProbe(id, state.Probe{Began: c.Clock.Now(), Ended: c.Clock.Now(), Answered: true})
 	p := scheduler.Provider{
 		ID: id, Enabled: true, Ready: true, Namespaces: sets.New("ns"), StorageClasses: sets.New("disk"),
 		Slices: []scheduler.Slice{{VirtualNode: virtualNode, Granted: resources.Amounts{corev1.ResourceCPU: 2000}}},
@@ -78,6 +78,9 @@ func (c *Controller) know(virtualNode string, change ...func(*scheduler.Provider
 	for _, change := range change {
 		change(&p)
 	}
+	spec := state.ProviderSpec{Enabled: true, Draining: p.Draining, VirtualNodes: map[string]bool{virtualNode: false}}
+	c.State.SetProvider(id, spec, &v1alpha1.ProviderClusterStatus{})
+	c.State.ObserveProbe(id, state.Probe{Began: c.Clock.Now(), Ended: c.Clock.Now(), Answered: true})
 	c.State.Schedule(p)
 }
 
@@ -224,13 +227,7 @@ func TestADrainLeavesPodsWithVolumes(t *testing.T) {
 			pod := assignedPod(corev1.PodRunning, using("data"))
 			c := newController(t, false, interceptor.Funcs{}, nil, append(tc.claims, pod, policy, virtualNodeOf("q", "q1"))...)
 			c.know("r1")
-			c.State.SetProvider("q", state.ProviderSpec{Enabled: true, Draining: true, VirtualNodes: map[string]bool{"q1": false}}, &v1alpha1.ProviderClusterStatus{})
-			now := c.Clock.Now()
-			c.State.ObserveProbe("q", state.Probe{Began: now, Ended: now, Answered: true})
-			c.State.Schedule(scheduler.Provider{
-				ID: "q", Enabled: true, Ready: true, Draining: true, Namespaces: sets.New("ns"), StorageClasses: sets.New("disk"),
-				Slices: []scheduler.Slice{{VirtualNode: "q1"}},
-			})
+			c.know("q1", func(p *scheduler.Provider) { p.Draining = true })
 			got, result := c.reconciled(t, "pod")
 			require.Equal(t, "q1", got.Labels[v1alpha1.VirtualNodeLabel])
 			known, _ := c.State.Provider("q")
@@ -244,4 +241,96 @@ func TestADrainLeavesPodsWithVolumes(t *testing.T) {
 			require.Contains(t, <-c.Events.(*record.FakeRecorder).Events, "MoveWaits")
 		})
 	}
+}
+
+// Two pods with a shared claim are decided at once: the one that loses leaves its own claim as it was. It would otherwise
+// have its volumes at two providers.
+func TestAConflictLeavesAllVolumesAsTheyWere(t *testing.T) {
+	c := newController(t, false, interceptor.Funcs{
+		Patch: func(ctx context.Context, cl client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if o.GetName() == "pvc-shared" {
+				return kerrors.NewConflict(schema.GroupResource{Resource: "persistentvolumes"}, o.GetName(), errors.New("changed"))
+			}
+			return cl.Patch(ctx, o, p, opts...)
+		},
+	}, nil, claimNamed("own"), volumeOf("own", ""), claimNamed("shared"), volumeOf("shared", ""), waitingPod("pod", using("own", "shared")))
+	c.know("q1")
+	pod, result := c.reconciled(t, "pod")
+	require.Empty(t, pod.Labels[v1alpha1.VirtualNodeLabel])
+	require.NotZero(t, result.RequeueAfter)
+	require.Empty(t, c.volumeAt(t, "own"))
+}
+
+// A broker that was killed between two writes leaves such a volume. It has no data, and nothing waits for it.
+func TestAVolumeThatWasNotMadeFollowsTheOthers(t *testing.T) {
+	unmade := volumeOf("own", "r")
+	unmade.Annotations = nil
+	for name, tc := range map[string]struct {
+		other *corev1.Pod
+		at    string
+	}{
+		"used by no other pod": {waitingPod("other"), "q"},
+		"used by a pod that is at its provider": {waitingPod("other", using("own"), func(pod *corev1.Pod) {
+			pod.Labels = map[string]string{v1alpha1.ProviderLabel: "r", v1alpha1.VirtualNodeLabel: "r1"}
+		}), "r"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newController(t, false, interceptor.Funcs{}, nil, claimNamed("own"), unmade.DeepCopy(), claimNamed("shared"), volumeOf("shared", "q"),
+				waitingPod("pod", using("own", "shared")), tc.other)
+			c.know("q1")
+			c.know("r1")
+			pod, _ := c.reconciled(t, "pod")
+			require.Equal(t, tc.at, c.volumeAt(t, "own"))
+			require.Equal(t, tc.at == "q", pod.Labels[v1alpha1.ProviderLabel] == "q")
+		})
+	}
+}
+
+// Volumes are recreated only when their provider cannot run the pod any more, and no other pod uses them.
+func TestWhenVolumesAreRecreated(t *testing.T) {
+	policy := &v1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "policy"}, Spec: v1alpha1.PlacementPolicySpec{Volumes: v1alpha1.VolumesRecreate}}
+	full := func(p *scheduler.Provider) { p.Slices[0].Granted = resources.Amounts{} }
+	for name, tc := range map[string]struct {
+		change    func(*scheduler.Provider)
+		draining  bool
+		unknown   bool
+		other     *corev1.Pod
+		recreated bool
+	}{
+		"cordoned":                      {change: func(p *scheduler.Provider) { p.Cordoned = true }},
+		"full":                          {change: full},
+		"not ready":                     {change: func(p *scheduler.Provider) { p.Ready = false }},
+		"drained":                       {draining: true, recreated: true},
+		"gone":                          {unknown: true, recreated: true},
+		"drained, used by another pod":  {draining: true, other: waitingPod("other", using("data"))},
+		"drained, used by an ended pod": {draining: true, recreated: true, other: waitingPod("other", using("data"), func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := []client.Object{claimNamed("data"), volumeOf("data", "r"), waitingPod("pod", using("data"), asks("1")), policy.DeepCopy()}
+			if tc.other != nil {
+				objects = append(objects, tc.other)
+			}
+			c := newController(t, false, interceptor.Funcs{}, nil, objects...)
+			c.know("q1")
+			if !tc.unknown {
+				c.know("r1", func(p *scheduler.Provider) {
+					p.Draining = tc.draining
+					if tc.change != nil {
+						tc.change(p)
+					}
+				})
+			}
+			pod, _ := c.reconciled(t, "pod")
+			want := "r"
+			if tc.recreated {
+				want = "q"
+			}
+			require.Equal(t, want, c.volumeAt(t, "data"))
+			require.Equal(t, tc.recreated, pod.Labels[v1alpha1.ProviderLabel] == "q")
+		})
+	}
+}
+
+func asks(cpu string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.Containers = cpus(cpu) }
 }

@@ -414,7 +414,7 @@ func (f *Federation) ReserveElsewhere(of *scheduler.Pod, policy *scheduler.Polic
 		f.scheduler.Confirm(f.cfg.Clock.Now(), &other, policy, &d)
 	}
 	if d.VirtualNode != "" {
-		p.reserved = true
+		p.reserved, p.nowhere = true, false
 		f.assign(scheduler.Assignment{
 			UID: other.UID, Use: other.Use,
 			Place: scheduler.Place{Provider: d.Provider, VirtualNode: d.VirtualNode}, Peer: of.Peer, Requests: of.Requests,
@@ -438,7 +438,12 @@ func (f *Federation) ObserveNowhere(uid types.UID) bool {
 	defer f.mu.Unlock()
 	f.limit.Forget(uid)
 	p := f.pods[uid]
-	if p == nil || p.nowhere {
+	if p == nil {
+		return false
+	}
+	f.turns.StopWaiting(&p.budget)
+	p.budget.Stays()
+	if p.nowhere {
 		return false
 	}
 	p.nowhere = true

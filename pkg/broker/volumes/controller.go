@@ -24,12 +24,13 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cached"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
 const (
-	// selectedNode is written by kube-scheduler (plugin VolumeBinding), provisionedBy by provisioners: Kubernetes' volume
-	// controller leaves the deletion of volumes with it to them.
-	selectedNode  = "volume.kubernetes.io/selected-node"
+	// provisionedBy is written by provisioners: Kubernetes' volume controller leaves the deletion of volumes with it to
+	// them.
 	provisionedBy = "pv.kubernetes.io/provisioned-by"
 	// placeholder is the path of a volume that no kubelet mounts, as Liqo's (ProvisionRemotePVC).
 	placeholder = "/tmp/liqo-placeholder"
@@ -88,7 +89,7 @@ func (c *Controller) ReconcileClaim(ctx context.Context, r ctrl.Request) (ctrl.R
 	if claim.Spec.VolumeName != "" {
 		return ctrl.Result{}, c.expand(ctx, &claim)
 	}
-	if claim.Annotations[selectedNode] != c.NodeName {
+	if claim.Annotations[cached.SelectedNodeAnnotation] != c.NodeName {
 		return ctrl.Result{}, nil
 	}
 	class, err := c.classOf(ctx, &claim)
@@ -113,12 +114,8 @@ func (c *Controller) ReconcileClaim(ctx context.Context, r ctrl.Request) (ctrl.R
 
 // classOf returns the storage class of a claim.
 func (c *Controller) classOf(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*storagev1.StorageClass, error) {
-	name := claim.Annotations[corev1.BetaStorageClassAnnotation] // It has precedence (GetPersistentVolumeClaimClass in k8s.io/component-helpers).
-	if name == "" {
-		name = ptr.Deref(claim.Spec.StorageClassName, "")
-	}
 	var class storagev1.StorageClass
-	return &class, c.Client.Get(ctx, client.ObjectKey{Name: name}, &class)
+	return &class, c.Client.Get(ctx, client.ObjectKey{Name: placement.StorageClassOf(claim)}, &class)
 }
 
 // provisions reports whether volumes of a class are made at providers: it is one of Liqo's, whose volumes are made
@@ -128,11 +125,13 @@ func provisions(class *storagev1.StorageClass) bool {
 		ptr.Deref(class.VolumeBindingMode, "") == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
-// unsupported returns why no provider can make the volume of a claim, "" if one can. Liqo forwards neither field.
+// unsupported returns why no provider can make the volume of a claim, "" if one can. Liqo does not forward these fields.
 func unsupported(claim *corev1.PersistentVolumeClaim) string {
 	switch spec := &claim.Spec; {
 	case spec.DataSource != nil || spec.DataSourceRef != nil:
 		return "a volume at a provider cannot be made from another one or a snapshot (spec.dataSource, spec.dataSourceRef)"
+	case spec.VolumeAttributesClassName != nil:
+		return "a volume at a provider has no attributes of this cluster (spec.volumeAttributesClassName)"
 	case spec.Selector != nil:
 		return "a volume at a provider cannot be selected by labels (spec.selector)"
 	}

@@ -109,6 +109,9 @@ func TestNoVolumeIsMade(t *testing.T) {
 		"of a snapshot": {claim(func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: "VolumeSnapshot", Name: "s"}
 		}), class(), "spec.dataSource"},
+		"with attributes": {claim(func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.VolumeAttributesClassName = ptr.To("gold")
+		}), class(), "spec.volumeAttributesClassName"},
 		"selected": {claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.Selector = &metav1.LabelSelector{} }), class(), "spec.selector"},
 		"deleted": {claim(func(c *corev1.PersistentVolumeClaim) {
 			c.DeletionTimestamp, c.Finalizers = ptr.To(metav1.Now()), []string{"kubernetes.io/pvc-protection"}

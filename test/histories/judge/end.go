@@ -133,7 +133,7 @@ func (r *Record) Untrue() string {
 		if alone := pod.Labels[AloneLabel] != "" && strings.Contains(now, "anti-affinity to a pod in"); alone {
 			continue
 		}
-		if at := r.volumeAt(pod); at != "" && strings.Contains(now, "volume data is at provider "+at) {
+		if at := r.volumeAt(pod); at != "" && strings.Contains(now, " is at provider "+at) {
 			continue
 		}
 		if now != "no provider cluster fits: insufficient cpu" {

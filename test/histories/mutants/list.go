@@ -137,8 +137,8 @@ func mutants() []mutant {
 		},
 		{
 			"two pods decide at once where their volume is", "pkg/broker/pods/volumes.go",
-			`client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})`,
-			`client.MergeFrom(before)`,
+			`client.MergeFromWithOptions(claim.Volume, client.MergeFromWithOptimisticLock{})`,
+			`client.MergeFrom(claim.Volume)`,
 		},
 		{
 			"a pod leaves its volume because its provider is drained", "pkg/broker/pods/volumes.go",

@@ -235,9 +235,24 @@ func realWorldMutants() []tested {
 			`false {`,
 		}, "pkg/provider/reflector/claims", "TestAClaimIsMadeWhereItsVolumeIs"},
 		{mutant{
+			"a pod that loses a conflict keeps its other volumes where it would have gone", "pkg/broker/pods/volumes.go",
+			`bound = append(bound, volume)`,
+			`_ = bound`,
+		}, "pkg/broker/pods", "TestAConflictLeavesAllVolumesAsTheyWere"},
+		{mutant{
+			"a cache is recreated because its provider is cordoned or full", "pkg/broker/pods/volumes.go",
+			`!c.isLost(criteria.Volumes.Provider, criteria.Rules)`,
+			`false`,
+		}, "pkg/broker/pods", "TestWhenVolumesAreRecreated"},
+		{mutant{
+			"a volume that comes back to a provider has its old data", "pkg/provider/reflector/claims/reflector.go",
+			`return volume.Name + "/" + volume.Annotations[v1alpha1.AssignedAtAnnotation]`,
+			`return volume.Name + "/"`,
+		}, "pkg/provider/reflector/claims", "TestAClaimIsDeletedWithItsVolume"},
+		{mutant{
 			"a pod is assigned although its volume could not be written", "pkg/broker/pods/assign.go",
-			`if err = c.bindVolumes(ctx, pod, of.Volumes, d.Provider); err != nil {`,
-			`if err = c.bindVolumes(ctx, pod, of.Volumes, d.Provider); false {`,
+			`if err = c.bindVolumes(ctx, pod, criteria.Claims, of.Volumes, d.Provider); err != nil {`,
+			`if err = c.bindVolumes(ctx, pod, criteria.Claims, of.Volumes, d.Provider); false {`,
 		}, "pkg/broker/pods", "TestAPodIsAssignedAfterItsVolumes"},
 		{mutant{
 			"a pod that leaves a provider without a name is assigned at once", "pkg/broker/pods/move.go",

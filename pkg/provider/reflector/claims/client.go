@@ -24,16 +24,17 @@ import (
 func Successive(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedReflectorFactoryFunc {
 	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
 		successive := *opts
-		successive.RemoteClient = successiveOf(opts)
+		successive.RemoteClient = successiveOf(opts, func(claim *corev1.PersistentVolumeClaim) string { return string(claim.UID) })
 		return next(&successive)
 	}
 }
 
-func successiveOf(opts *options.NamespacedOpts) kubernetes.Interface {
+// successiveOf returns the client; origin returns the value of v1alpha1.ClaimOriginAnnotation for a claim here.
+func successiveOf(opts *options.NamespacedOpts, origin func(*corev1.PersistentVolumeClaim) string) kubernetes.Interface {
 	return remoteClient{
-		Interface: opts.RemoteClient,
-		local:     opts.LocalFactory.Core().V1().PersistentVolumeClaims().Lister().PersistentVolumeClaims(opts.LocalNamespace),
-		remote:    opts.RemoteFactory.Core().V1().PersistentVolumeClaims().Lister().PersistentVolumeClaims(opts.RemoteNamespace),
+		Interface: opts.RemoteClient, origin: origin,
+		local:  opts.LocalFactory.Core().V1().PersistentVolumeClaims().Lister().PersistentVolumeClaims(opts.LocalNamespace),
+		remote: opts.RemoteFactory.Core().V1().PersistentVolumeClaims().Lister().PersistentVolumeClaims(opts.RemoteNamespace),
 	}
 }
 
@@ -41,6 +42,7 @@ func successiveOf(opts *options.NamespacedOpts) kubernetes.Interface {
 type remoteClient struct {
 	kubernetes.Interface
 	local, remote corev1listers.PersistentVolumeClaimNamespaceLister
+	origin        func(*corev1.PersistentVolumeClaim) string
 }
 
 func (c remoteClient) CoreV1() corev1clients.CoreV1Interface {
@@ -69,13 +71,17 @@ func (c claims) Apply(ctx context.Context, claim *v1apply.PersistentVolumeClaimA
 	if err != nil {
 		return nil, err // It was deleted.
 	}
-	if earlier, err := c.client.remote.Get(name); err == nil && forge.IsReflected(earlier) && isOfAnother(earlier, local) {
-		if err := c.Delete(ctx, name, *metav1.NewPreconditionDeleteOptions(string(earlier.UID))); ignoreNotFound(err) != nil {
-			return nil, err
+	origin := c.client.origin(local)
+	if known, err := c.client.remote.Get(name); err == nil && forge.IsReflected(known) {
+		if isOfAnother(known, origin) {
+			if err := c.Delete(ctx, name, *metav1.NewPreconditionDeleteOptions(string(known.UID))); ignoreNotFound(err) != nil {
+				return nil, err
+			}
+			return nil, fmt.Errorf("an earlier claim %s is being deleted", name)
 		}
-		return nil, fmt.Errorf("an earlier claim %s is being deleted", name)
+		claim = claim.WithUID(known.UID) // Otherwise a claim that is gone would be made again.
 	}
-	claim = claim.WithAnnotations(map[string]string{v1alpha1.ClaimUIDAnnotation: string(local.UID)})
+	claim = claim.WithAnnotations(map[string]string{v1alpha1.ClaimOriginAnnotation: origin})
 	made, err := c.PersistentVolumeClaimInterface.Apply(ctx, claim, opts)
 	if err == nil && made.DeletionTimestamp != nil {
 		err = fmt.Errorf("an earlier claim %s is being deleted", name)
@@ -83,8 +89,8 @@ func (c claims) Apply(ctx context.Context, claim *v1apply.PersistentVolumeClaimA
 	return made, err
 }
 
-// isOfAnother reports whether a remote claim was made from another claim than this one.
-func isOfAnother(remote, local *corev1.PersistentVolumeClaim) bool {
-	uid := remote.Annotations[v1alpha1.ClaimUIDAnnotation]
-	return uid != "" && uid != string(local.UID)
+// isOfAnother reports whether a remote claim has another origin.
+func isOfAnother(remote *corev1.PersistentVolumeClaim, origin string) bool {
+	of := remote.Annotations[v1alpha1.ClaimOriginAnnotation]
+	return of != "" && of != origin
 }

@@ -23,8 +23,13 @@ import (
 // A StatefulSet makes the claim of an ephemeral volume again right after its pod was deleted.
 func TestAClaimSucceedsAnotherOfItsName(t *testing.T) {
 	forge.Init("broker", "broker-tenant", "broker", "10.0.0.1")
-	ending := func(uid string) *corev1.PersistentVolumeClaim {
+	of := func(uid string) *corev1.PersistentVolumeClaim {
 		c := remoteClaim(uid)
+		c.Annotations[v1alpha1.ClaimOriginAnnotation] = uid
+		return c
+	}
+	ending := func(uid string) *corev1.PersistentVolumeClaim {
+		c := of(uid)
 		c.DeletionTimestamp, c.Finalizers = ptr.To(metav1.Now()), []string{"kubernetes.io/pvc-protection"}
 		return c
 	}
@@ -35,9 +40,9 @@ func TestAClaimSucceedsAnotherOfItsName(t *testing.T) {
 		gone          bool
 	}{
 		"none":                            {},
-		"its own":                         {there: remoteClaim("2"), cached: remoteClaim("2")},
+		"its own":                         {there: of("2"), cached: of("2")},
 		"of Liqo, which writes no UID":    {there: ofLiqo, cached: ofLiqo},
-		"an earlier one":                  {there: remoteClaim("1"), cached: remoteClaim("1"), fails: "an earlier claim data is being deleted", gone: true},
+		"an earlier one":                  {there: of("1"), cached: of("1"), fails: "an earlier claim data is being deleted", gone: true},
 		"one that ends":                   {there: ending("1"), cached: ending("1"), fails: "an earlier claim data is being deleted", gone: true},
 		"one that ends, not in the cache": {there: ending("1"), fails: "an earlier claim data is being deleted"},
 		"its own ends":                    {there: ending("2"), cached: ending("2"), fails: "an earlier claim data is being deleted"},
@@ -67,7 +72,7 @@ func TestAClaimSucceedsAnotherOfItsName(t *testing.T) {
 			made, err := client.CoreV1().PersistentVolumeClaims("ns-there").Apply(t.Context(), claim, forge.ApplyOptions())
 			if tc.fails == "" {
 				require.NoError(t, err)
-				require.Equal(t, "2", made.Annotations[v1alpha1.ClaimUIDAnnotation])
+				require.Equal(t, "2", made.Annotations[v1alpha1.ClaimOriginAnnotation])
 				return
 			}
 			require.ErrorContains(t, err, tc.fails)

@@ -6,6 +6,7 @@ package claims
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corev1clients "k8s.io/client-go/kubernetes/typed/core/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v7/controller"
 
 	"github.com/liqotech/liqo/pkg/consts"
@@ -41,15 +43,16 @@ func Namespaced(provider, class string) generic.NamespacedReflectorFactoryFunc {
 		_, _ = local.Informer().AddEventHandler(own)
 		_, _ = remote.Informer().AddEventHandler(own)
 		_, _ = volumes.Informer().AddEventHandler(opts.HandlerFactory(claimOf(opts.LocalNamespace)))
-		return &reflector{
+		r := &reflector{
 			NamespacedReflector: generic.NewNamespacedReflector(opts, storage.PersistentVolumeClaimReflectorName),
 			provider:            provider, class: class,
 			local:        local.Lister().PersistentVolumeClaims(opts.LocalNamespace),
 			remote:       remote.Lister().PersistentVolumeClaims(opts.RemoteNamespace),
 			volumes:      volumes.Lister(),
 			localVolumes: opts.LocalClient.CoreV1().PersistentVolumes(),
-			remoteClaims: successiveOf(opts).CoreV1().PersistentVolumeClaims(opts.RemoteNamespace),
 		}
+		r.remoteClaims = successiveOf(opts, r.origin).CoreV1().PersistentVolumeClaims(opts.RemoteNamespace)
+		return r
 	}
 }
 
@@ -97,12 +100,12 @@ func (r *reflector) Handle(ctx context.Context, name string) error {
 		return nil
 	case remote == nil:
 		return r.create(ctx, local, volume)
-	case !forge.IsReflected(remote) || remote.Annotations[v1alpha1.ClaimUIDAnnotation] == "":
+	case !forge.IsReflected(remote) || remote.Annotations[v1alpha1.ClaimOriginAnnotation] == "":
 		if volume != nil {
 			r.Event(local, corev1.EventTypeWarning, forge.EventFailedReflection, forge.EventFailedReflectionAlreadyExistsMsg())
 		}
 		return nil // It is not ours.
-	case volume == nil || isOfAnother(remote, local):
+	case volume == nil || isOfAnother(remote, originOf(volume)):
 		return r.clean(ctx, local, remote, volume != nil)
 	}
 	return r.update(ctx, local, remote, volume)
@@ -123,6 +126,21 @@ func (r *reflector) volumeHere(claim *corev1.PersistentVolumeClaim) (*corev1.Per
 	return volume, nil
 }
 
+// origin returns the value of v1alpha1.ClaimOriginAnnotation for a claim here.
+func (r *reflector) origin(claim *corev1.PersistentVolumeClaim) string {
+	volume, err := r.volumes.Get(claim.Spec.VolumeName)
+	if err != nil {
+		return string(claim.UID) // It is at no provider any more.
+	}
+	return originOf(volume)
+}
+
+// originOf returns the name of a volume, and when it was assigned to its provider: it may come back to one that still has
+// a claim of it.
+func originOf(volume *corev1.PersistentVolume) string {
+	return volume.Name + "/" + volume.Annotations[v1alpha1.AssignedAtAnnotation]
+}
+
 func (r *reflector) isHere(volume *corev1.PersistentVolume) bool {
 	return volume.Labels[v1alpha1.VolumeLabel] != "" && volume.Labels[v1alpha1.ProviderLabel] == r.provider
 }
@@ -135,7 +153,7 @@ func (r *reflector) create(ctx context.Context, local *corev1.PersistentVolumeCl
 	}
 	// The cache may lag behind a broker that recreates the volume elsewhere.
 	live, err := r.localVolumes.Get(ctx, volume.Name, metav1.GetOptions{})
-	if err != nil || !r.isHere(live) || live.UID != volume.UID {
+	if err != nil || !r.isHere(live) || live.UID != volume.UID || originOf(live) != originOf(volume) {
 		return ignoreNotFound(err)
 	}
 	if live.Annotations[v1alpha1.MadeAtAnnotation] == r.provider {
@@ -144,7 +162,7 @@ func (r *reflector) create(ctx context.Context, local *corev1.PersistentVolumeCl
 			r.provider, v1alpha1.MadeAtAnnotation, live.Name))
 		return nil
 	}
-	if err := r.apply(ctx, local); err != nil {
+	if err := r.apply(ctx, local, nil); err != nil {
 		return err
 	}
 	r.Event(local, corev1.EventTypeNormal, forge.EventSuccessfulReflection, forge.EventSuccessfulReflectionMsg())
@@ -157,7 +175,7 @@ func (r *reflector) update(ctx context.Context, local, remote *corev1.Persistent
 		r.Event(local, corev1.EventTypeWarning, "VolumeLost", "The claim is being deleted at provider "+r.provider)
 		return nil
 	}
-	if err := r.apply(ctx, local); err != nil {
+	if err := r.apply(ctx, local, remote); err != nil {
 		return err
 	}
 	if err := r.markMade(ctx, volume); err != nil {
@@ -183,38 +201,42 @@ func (r *reflector) patch(ctx context.Context, volume *corev1.PersistentVolume, 
 	return ignoreNotFound(err)
 }
 
-// clean deletes a claim at the provider whose PersistentVolume is gone, or at another provider. Only the API server is
-// certain: a cache may lag. wanted means that a later claim of the name waits for it.
+// clean deletes a claim at the provider whose PersistentVolume is gone, or was assigned to another provider, or again. Only
+// the API server is certain: a cache may lag. wanted means that a later claim of the name waits for it.
 func (r *reflector) clean(ctx context.Context, local, remote *corev1.PersistentVolumeClaim, wanted bool) error {
-	uid := remote.Annotations[v1alpha1.ClaimUIDAnnotation]
-	volume, err := r.localVolumes.Get(ctx, "pvc-"+uid, metav1.GetOptions{})
-	at := ""
-	switch {
-	case err == nil:
-		at = volume.Labels[v1alpha1.ProviderLabel]
-	case !kerrors.IsNotFound(err):
+	origin := remote.Annotations[v1alpha1.ClaimOriginAnnotation]
+	name, _, _ := strings.Cut(origin, "/")
+	volume, err := r.localVolumes.Get(ctx, name, metav1.GetOptions{})
+	if err != nil && !kerrors.IsNotFound(err) {
 		return err
 	}
-	if err == nil && (at == "" || at == r.provider) {
+	if err == nil && (volume.Labels[v1alpha1.ProviderLabel] == "" || r.isHere(volume) && originOf(volume) == origin) {
 		if wanted {
-			r.Event(local, corev1.EventTypeWarning, forge.EventFailedReflection,
-				fmt.Sprintf("An earlier claim of this name is kept at provider %s by PersistentVolume %s: delete that first", r.provider, volume.Name))
+			r.Event(local, corev1.EventTypeWarning, forge.EventFailedReflection, fmt.Sprintf("An earlier claim of this name is kept at "+
+				"provider %s by PersistentVolume %s: use another name, or delete that one if its data are not needed", r.provider, volume.Name))
 		}
 		return nil
 	}
-	if remote.DeletionTimestamp == nil {
-		if err := r.DeleteRemote(ctx, r.remoteClaims, storage.PersistentVolumeClaimReflectorName, remote.Name, remote.UID); err != nil {
-			return err
-		}
+	if remote.DeletionTimestamp != nil {
+		return nil // The end of the deletion is an event.
 	}
-	return nil // The end of the deletion is an event.
+	return r.DeleteRemote(ctx, r.remoteClaims, storage.PersistentVolumeClaimReflectorName, remote.Name, remote.UID)
 }
 
 // apply sends the claim as Liqo does. ProvisionRemotePVC chooses the class and the access modes; the PersistentVolume
-// that it returns is not needed.
-func (r *reflector) apply(ctx context.Context, local *corev1.PersistentVolumeClaim) error {
+// that it returns is not needed. Both are immutable: a claim that is there, remote, keeps them.
+func (r *reflector) apply(ctx context.Context, local, remote *corev1.PersistentVolumeClaim) error {
 	sent := local.DeepCopy()
-	metav1.SetMetaDataAnnotation(&sent.ObjectMeta, consts.RemotePVCStorageClassAnnotKey, placement.RemoteStorageClass(local)) // "" is none.
+	class := placement.RemoteStorageClass(local) // "" is none.
+	if remote != nil {
+		class = ptr.Deref(remote.Spec.StorageClassName, "")
+		modes := make([]string, len(remote.Spec.AccessModes))
+		for i, mode := range remote.Spec.AccessModes {
+			modes[i] = string(mode)
+		}
+		metav1.SetMetaDataAnnotation(&sent.ObjectMeta, consts.RemotePVCAccessModeAnnotKey, strings.Join(modes, ","))
+	}
+	metav1.SetMetaDataAnnotation(&sent.ObjectMeta, consts.RemotePVCStorageClassAnnotKey, class)
 	_, _, err := storageprovisioner.ProvisionRemotePVC(ctx, controller.ProvisionOptions{
 		PVC: sent, StorageClass: &storagev1.StorageClass{},
 		SelectedNode: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{consts.RemoteClusterID: r.provider}}},

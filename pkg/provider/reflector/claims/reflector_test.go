@@ -56,17 +56,27 @@ func volume(uid, provider string) *corev1.PersistentVolume {
 	}
 }
 
+// assigned is a volume that was assigned to its provider later.
+func assigned(v *corev1.PersistentVolume) *corev1.PersistentVolume {
+	v.Annotations = map[string]string{v1alpha1.AssignedAtAnnotation: "later"}
+	return v
+}
+
 func made(v *corev1.PersistentVolume, at string) *corev1.PersistentVolume {
 	v.Annotations = map[string]string{v1alpha1.MadeAtAnnotation: at}
 	return v
 }
 
-// remoteClaim is a claim at the provider, made from the one with that UID.
+// remoteClaim is a claim at the provider, made from the volume of the one with that UID, or by another client for "".
 func remoteClaim(uid string) *corev1.PersistentVolumeClaim {
+	origin := ""
+	if uid != "" {
+		origin = "pvc-" + uid + "/"
+	}
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns-there", Name: "data", UID: "there", Labels: forge.ReflectionLabels(),
-			Annotations: map[string]string{v1alpha1.ClaimUIDAnnotation: uid},
+			Annotations: map[string]string{v1alpha1.ClaimOriginAnnotation: origin},
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To("disk"), Resources: corev1.VolumeResourceRequirements{Requests: gib("1Gi")}},
 	}
@@ -148,7 +158,7 @@ func TestAClaimIsMadeWhereItsVolumeIs(t *testing.T) {
 			if tc.event != "SuccessfulReflection" {
 				return
 			}
-			require.Equal(t, map[string]string{v1alpha1.ClaimUIDAnnotation: "1", consts.RemotePVCStorageClassAnnotKey: ""}, got.Annotations,
+			require.Equal(t, map[string]string{v1alpha1.ClaimOriginAnnotation: "pvc-1/", consts.RemotePVCStorageClassAnnotKey: ""}, got.Annotations,
 				"those of controllers here are omitted")
 			require.Equal(t, "db", got.Labels["app"])
 			require.True(t, forge.IsReflected(got))
@@ -176,13 +186,14 @@ func TestAClaimIsDeletedWithItsVolume(t *testing.T) {
 		is           bool
 		event        string
 	}{
-		"the claim is there":                 {here: []runtime.Object{localClaim("1"), made(volume("1", "p"), "p")}, is: true},
-		"the claim is gone, its volume kept": {here: []runtime.Object{volume("1", "p")}, is: true},
-		"both are gone":                      {},
-		"the cache lacks the volume":         {hidden: []runtime.Object{volume("1", "p")}, is: true},
-		"recreated at another":               {here: []runtime.Object{localClaim("1"), volume("1", "q")}},
-		"an administrator took it away":      {here: []runtime.Object{localClaim("1"), volume("1", "")}, is: true},
-		"a later claim of the name":          {here: []runtime.Object{localClaim("2"), volume("2", "p")}},
+		"the claim is there":                        {here: []runtime.Object{localClaim("1"), made(volume("1", "p"), "p")}, is: true},
+		"the claim is gone, its volume kept":        {here: []runtime.Object{volume("1", "p")}, is: true},
+		"both are gone":                             {},
+		"the cache lacks the volume":                {hidden: []runtime.Object{volume("1", "p")}, is: true},
+		"back from another, where it was recreated": {here: []runtime.Object{localClaim("1"), assigned(volume("1", "p"))}},
+		"recreated at another":                      {here: []runtime.Object{localClaim("1"), volume("1", "q")}},
+		"an administrator took it away":             {here: []runtime.Object{localClaim("1"), volume("1", "")}, is: true},
+		"a later claim of the name":                 {here: []runtime.Object{localClaim("2"), volume("2", "p")}},
 		"a later claim, the earlier volume is kept": {
 			here: []runtime.Object{localClaim("2"), volume("2", "p"), volume("1", "p")}, is: true, event: "is kept at provider p by PersistentVolume pvc-1",
 		},
@@ -194,7 +205,7 @@ func TestAClaimIsDeletedWithItsVolume(t *testing.T) {
 			got := w.claim(t)
 			require.Equal(t, tc.is, got != nil)
 			if got != nil {
-				require.Equal(t, "1", got.Annotations[v1alpha1.ClaimUIDAnnotation], "its data are not another claim's")
+				require.Equal(t, "pvc-1/", got.Annotations[v1alpha1.ClaimOriginAnnotation], "its data are not another claim's")
 			}
 			if tc.event != "" {
 				require.Contains(t, <-w.events.Events, tc.event)
@@ -211,6 +222,30 @@ func TestAClaimIsNotDeletedUnlessItIsCertain(t *testing.T) {
 	})
 	require.Error(t, w.Handle(t.Context(), "data"))
 	require.NotNil(t, w.claim(t))
+}
+
+// A claim that is there keeps the fields that cannot change, whatever its user writes later.
+func TestAClaimKeepsItsClass(t *testing.T) {
+	changed := localClaim("1")
+	changed.Annotations[consts.RemotePVCStorageClassAnnotKey], changed.Annotations[consts.RemotePVCAccessModeAnnotKey] = "ssd", "ReadWriteMany"
+	there := remoteClaim("1")
+	there.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	w := newWorld(t, []runtime.Object{changed, volume("1", "p")}, nil, []runtime.Object{there})
+	require.NoError(t, w.Handle(t.Context(), "data"))
+	require.Equal(t, "disk", *w.claim(t).Spec.StorageClassName)
+	require.Equal(t, there.Spec.AccessModes, w.claim(t).Spec.AccessModes)
+}
+
+// The cache shows a claim that was deleted at the provider: an update would make it again, empty.
+func TestAnUpdateMakesNoClaim(t *testing.T) {
+	w := newWorld(t, []runtime.Object{localClaim("1"), made(volume("1", "p"), "p")}, nil, []runtime.Object{remoteClaim("1")})
+	var sent []byte
+	w.there.PrependReactor("patch", "persistentvolumeclaims", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		sent = a.(clienttesting.PatchAction).GetPatch()
+		return false, nil, nil
+	})
+	require.NoError(t, w.Handle(t.Context(), "data"))
+	require.Contains(t, string(sent), `"uid":"there"`, "the API server answers Conflict if there is none of that UID")
 }
 
 func TestExpansion(t *testing.T) {
