@@ -59,7 +59,9 @@ var ErrInvalid = errors.New("invalid criteria")
 type Policies struct {
 	Client client.Reader
 	// Live reads from the API server the claims that Client, a cache, does not show yet; nil if Client is no cache.
-	Live     client.Reader
+	Live client.Reader
+	// Unused reports whether no other pod waits for a volume that is assigned to a provider and not made there; nil is never.
+	Unused   func(ctx context.Context, pod *corev1.Pod, claim *Claim) (bool, error)
 	Programs *cel.Cache
 	// Defaults are the rules unless a policy or a pod sets others.
 	Defaults Rules
@@ -101,11 +103,14 @@ func (p *Policies) criteria(ctx context.Context, ranked Ranking, pod *corev1.Pod
 	if policy != nil {
 		applyRules(&c.Rules, &policy.Spec)
 	}
-	switch err := p.read(ctx, &c, ranked, pod, namespace, policy); {
-	case err == nil, errors.Is(err, ErrDeferred):
+	if err := p.readClaims(ctx, &c, pod, policy); err != nil {
+		if errors.Is(err, ErrVolume) {
+			c.Rules = careful(c.Rules)
+		}
 		return c, err
-	case errors.Is(err, ErrVolume):
-		c.Rules = careful(c.Rules)
+	}
+	switch err := p.read(&c, ranked, pod, namespace, policy); {
+	case err == nil, errors.Is(err, ErrDeferred):
 		return c, err
 	default:
 		c.Rules = careful(c.Rules)
@@ -113,8 +118,7 @@ func (p *Policies) criteria(ctx context.Context, ranked Ranking, pod *corev1.Pod
 	}
 }
 
-func (p *Policies) read(ctx context.Context, c *Criteria, ranked Ranking, pod *corev1.Pod, namespace *corev1.Namespace,
-	policy *v1alpha1.PlacementPolicy,
+func (p *Policies) read(c *Criteria, ranked Ranking, pod *corev1.Pod, namespace *corev1.Namespace, policy *v1alpha1.PlacementPolicy,
 ) (err error) {
 	if policy != nil {
 		if c.Policy, err = p.Compile(policy); err != nil {
@@ -123,9 +127,6 @@ func (p *Policies) read(ctx context.Context, c *Criteria, ranked Ranking, pod *c
 	}
 	c.Selections = ranked.selectionsOf(ConsumerOf(namespace))
 	if c.Constraints, err = constraintsOf(pod); err != nil {
-		return err
-	}
-	if c.Volumes, c.Claims, err = p.volumesOf(ctx, pod, policy); err != nil {
 		return err
 	}
 	switch mode := v1alpha1.FailoverMode(pod.Annotations[v1alpha1.FailoverAnnotation]); mode {

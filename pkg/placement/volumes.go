@@ -114,38 +114,53 @@ func claimsOf(ctx context.Context, reader client.Reader, namespace string, names
 	return claims, nil
 }
 
-// volumesOf returns the volumes of a pod, and its claims; nil if it has none. The error may be an ErrVolume.
-//
-// A volume that was assigned to a provider, and not made there yet, counts as nowhere if others were made elsewhere: the
-// decision about another pod was written in part.
-func (p *Policies) volumesOf(ctx context.Context, pod *corev1.Pod, policy *v1alpha1.PlacementPolicy) (*scheduler.Volumes, []Claim, error) {
+// readClaims reads the volumes of a pod into its criteria. The error is an ErrVolume or an error of the API.
+func (p *Policies) readClaims(ctx context.Context, c *Criteria, pod *corev1.Pod, policy *v1alpha1.PlacementPolicy) error {
 	names := ClaimsOf(pod)
 	if len(names) == 0 {
-		return nil, nil, nil
+		return nil
 	}
 	claims, err := claimsOf(ctx, p.Client, pod.Namespace, names)
 	if errors.Is(err, ErrVolume) && p.Live != nil {
 		claims, err = claimsOf(ctx, p.Live, pod.Namespace, names)
 	}
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	of := &scheduler.Volumes{Recreate: policy != nil && policy.Spec.Volumes == v1alpha1.VolumesRecreate}
-	made := slices.ContainsFunc(claims, func(c Claim) bool { return c.IsMade() })
+	unused := make([]bool, len(claims))
+	for i := range claims {
+		// A decision about another pod was written in part, or the pod has gone: there are no data, and no pod waits for them.
+		if claims[i].Provider() != "" && !claims[i].IsMade() && p.Unused != nil {
+			if unused[i], err = p.Unused(ctx, pod, &claims[i]); err != nil {
+				return err
+			}
+		}
+	}
+	c.Claims = claims
+	c.Volumes, err = volumesOf(claims, unused, policy != nil && policy.Spec.Volumes == v1alpha1.VolumesRecreate)
+	return err
+}
+
+// volumesOf returns the volumes of claims; the unused ones count as nowhere. The error is an ErrVolume if they are at
+// different providers, unless they may be recreated.
+func volumesOf(claims []Claim, unused []bool, recreate bool) (*scheduler.Volumes, error) {
+	of := &scheduler.Volumes{Recreate: recreate}
 	for i := range claims {
 		c := &claims[i]
 		class, provider := RemoteStorageClass(c.PersistentVolumeClaim), c.Provider()
 		switch {
-		case provider == "", made && !c.IsMade():
+		case provider == "", unused[i]:
 			of.Classes = append(of.Classes, class)
 			continue
 		case of.Provider == "":
 			of.Provider, of.Claim = provider, c.Name
+		case of.Provider != provider && recreate:
+			of.Split = true
 		case of.Provider != provider:
-			return nil, nil, volumeError(fmt.Sprintf("PersistentVolumeClaims %s and %s are at different providers, %s and %s",
+			return nil, volumeError(fmt.Sprintf("PersistentVolumeClaims %s and %s are at different providers, %s and %s",
 				of.Claim, c.Name, of.Provider, provider))
 		}
 		of.Placed = append(of.Placed, class)
 	}
-	return of, claims, nil
+	return of, nil
 }

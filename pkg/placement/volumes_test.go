@@ -1,16 +1,19 @@
 package placement
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
@@ -18,6 +21,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
 func TestClaimsOfAPod(t *testing.T) {
@@ -67,10 +71,17 @@ func TestVolumesOfAPod(t *testing.T) {
 			Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "pvc-" + name, StorageClassName: ptr.To(class)},
 		}}
 	}
+	scheme, err := apischeme.New()
+	require.NoError(t, err)
 	objects := append(volumes("a", "liqo", ""), volumes("b", "ssd", "p1")...)
-	p := &Policies{Client: fake.NewClientBuilder().WithObjects(append(objects, volumes("c", "liqo", "p1")...)...).Build()}
+	p := &Policies{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(objects, volumes("c", "liqo", "p1")...)...).Build()}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod"}}
-	got, _, err := p.volumesOf(t.Context(), pod, nil)
+	read := func(policy *v1alpha1.PlacementPolicy) (*scheduler.Volumes, error) {
+		var c Criteria
+		err := p.readClaims(t.Context(), &c, pod, policy)
+		return c.Volumes, err
+	}
+	got, err := read(nil)
 	require.NoError(t, err)
 	require.Nil(t, got)
 	for _, name := range []string{"a", "b", "c"} {
@@ -79,17 +90,39 @@ func TestVolumesOfAPod(t *testing.T) {
 		}})
 	}
 	want := &scheduler.Volumes{Provider: "p1", Claim: "b", Classes: []string{""}, Placed: []string{"ssd", ""}}
-	got, _, err = p.volumesOf(t.Context(), pod, nil)
+	got, err = read(nil)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
-	want.Recreate = true
+
 	// A decision about another pod was written in part.
 	unmade := volumes("a", "liqo", "p2")[0].(*corev1.PersistentVolume)
 	unmade.Annotations = nil
 	require.NoError(t, p.Client.(client.Client).Update(t.Context(), unmade))
-	got, _, err = p.volumesOf(t.Context(), pod, &v1alpha1.PlacementPolicy{Spec: v1alpha1.PlacementPolicySpec{Volumes: v1alpha1.VolumesRecreate}})
+	_, err = read(nil)
+	require.ErrorIs(t, err, ErrVolume)
+	require.ErrorIs(t, err, ErrInvalid)
+	p.Unused = func(_ context.Context, _ *corev1.Pod, claim *Claim) (bool, error) { return claim.Name == "a", nil }
+	got, err = read(nil)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
+
+	// A recreation was interrupted.
+	p.Unused = nil
+	got, err = read(&v1alpha1.PlacementPolicy{Spec: v1alpha1.PlacementPolicySpec{Volumes: v1alpha1.VolumesRecreate}})
+	require.NoError(t, err)
+	require.Equal(t, &scheduler.Volumes{
+		Provider: "p2", Claim: "a", Placed: []string{"", "ssd", ""}, Recreate: true, Split: true,
+	}, got)
+
+	// An API server that does not answer says nothing about the criteria.
+	p.Client = interceptor.NewClient(p.Client.(client.WithWatch), interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return kerrors.NewTooManyRequestsError("later")
+		},
+	})
+	_, err = p.CriteriaUnder(t.Context(), pod, &corev1.Namespace{}, nil)
+	require.True(t, kerrors.IsTooManyRequests(err))
+	require.NotErrorIs(t, err, ErrInvalid)
 }
 
 // A provider writes the names.

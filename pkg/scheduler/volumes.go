@@ -15,8 +15,9 @@ type Volumes struct {
 	// Classes has the storage classes of the claims whose volumes are nowhere yet, Placed the classes of the other claims;
 	// "" is the provider's default.
 	Classes, Placed []string
-	// Recreate means that new, empty volumes may be made at another provider if the present one does not fit.
-	Recreate bool
+	// Recreate means that new, empty volumes may be made at another provider if the present one is lost. Split means that
+	// such volumes are at several providers: a recreation was interrupted.
+	Recreate, Split bool
 }
 
 // Recreated returns the volumes as a decision reads them that may recreate all of them; nil if it may not, or there are

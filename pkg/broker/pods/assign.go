@@ -31,6 +31,14 @@ const deferredRecheck = 15 * time.Second
 
 // assign chooses a provider for a pod and writes the choice.
 func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
+	if len(placement.ClaimsOf(pod)) > 0 {
+		select {
+		case c.binding <- struct{}{}:
+			defer func() { <-c.binding }()
+		case <-ctx.Done():
+			return ctrl.Result{}, ctx.Err()
+		}
+	}
 	if missing := c.Guard.Missing(); missing != "" {
 		return ctrl.Result{RequeueAfter: admission.Recheck}, c.waits(ctx, pod, "Unguarded", missing)
 	}

@@ -153,7 +153,7 @@ func newControllerOf(t *testing.T, c client.Client, with bool, tracer trace.Trac
 		Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Selector: labels.Everything(), State: known, Connections: connections,
 	})
 	gone := &termination.Gone{Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Connections: connections}
-	return New(Config{
+	made := New(Config{
 		Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Live: c, Events: record.NewFakeRecorder(100), Tracer: tracer,
 		Metrics: NewMetrics(nil, known), State: known, Restorer: restore.New(c, c, "", known, clock.RealClock{}),
 		Checker: termination.NewChecker(termination.CheckerConfig{
@@ -165,6 +165,8 @@ func newControllerOf(t *testing.T, c client.Client, with bool, tracer trace.Trac
 		Sibling: of.Sibling, RemoteNamespace: gone.RemoteNamespace, Queue: queue,
 		Requeue: requeue.NewPods(queue, c, known, testr.New(t)), Providers: &requeue.Queue{},
 	})
+	made.Policies.Unused = made.Unused
+	return made
 }
 
 // cpus is a container that requests so much CPU.

@@ -2,7 +2,6 @@ package pods
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -58,11 +57,15 @@ func (c *Controller) usersOf(ctx context.Context, namespace, claim string) []rec
 }
 
 // volumesFor returns the volumes of a pod for its decision. Those that its policy may recreate count as nowhere if their
-// provider cannot run the pod any more, and no other pod uses them.
+// provider is lost, and no other pod uses them.
 func (c *Controller) volumesFor(ctx context.Context, pod *corev1.Pod, criteria *placement.Criteria) (*scheduler.Volumes, error) {
 	recreated := criteria.Volumes.Recreated()
-	if recreated == nil || pod.Annotations[v1alpha1.MovingFromAnnotation] == "" && !c.isLost(criteria.Volumes.Provider, criteria.Rules) {
+	if recreated == nil {
 		return criteria.Volumes, nil
+	}
+	lost, err := c.isLost(ctx, criteria.Volumes.Provider, &criteria.Rules)
+	if err != nil || !lost && !criteria.Volumes.Split {
+		return criteria.Volumes, err
 	}
 	if shared, err := c.sharesClaims(ctx, pod, criteria.Claims, false); err != nil || shared {
 		return criteria.Volumes, err
@@ -70,11 +73,26 @@ func (c *Controller) volumesFor(ctx context.Context, pod *corev1.Pod, criteria *
 	return recreated, nil
 }
 
-// isLost reports whether a provider is gone, drained, or unreachable for as long as failover takes.
-func (c *Controller) isLost(provider string, rules placement.Rules) bool {
-	at, known := c.State.Provider(provider)
-	out := !at.UnreachableSince.IsZero() && rules.Failover != v1alpha1.FailoverNever && c.Clock.Since(at.UnreachableSince) >= rules.FailoverAfter
-	return !known || at.Draining || out
+// isLost reports whether a provider is gone, drained, or unreachable for as long as failover takes: as for its pods, not
+// if the broker suspects itself, or has only begun to lead.
+func (c *Controller) isLost(ctx context.Context, provider string, rules *placement.Rules) (bool, error) {
+	virtualNode, err := c.Sibling(ctx, provider)
+	if err != nil || virtualNode == "" {
+		return err == nil, err
+	}
+	at, err := c.virtualNode(ctx, scheduler.Place{Provider: provider, VirtualNode: virtualNode})
+	if err != nil {
+		return false, err
+	}
+	out := !at.UnreachableSince.IsZero() && !at.MovesSuspended && rules.Failover != v1alpha1.FailoverNever &&
+		c.Clock.Since(at.FailoverFrom) >= rules.FailoverAfter
+	return at.Drained || at.Confirmed && out, nil
+}
+
+// Unused reports whether no other pod is, or will be, at the provider of a claim. It is a placement.Policies' Unused.
+func (c *Controller) Unused(ctx context.Context, pod *corev1.Pod, claim *placement.Claim) (bool, error) {
+	shared, err := c.sharesClaims(ctx, pod, []placement.Claim{*claim}, true)
+	return !shared, err
 }
 
 // sharesClaims reports whether another pod uses one of the claims; with placed only pods count that may be at a provider.
@@ -98,18 +116,20 @@ func (c *Controller) sharesClaims(ctx context.Context, pod *corev1.Pod, claims [
 
 // bindVolumes writes on the pod's volumes that they are at the provider of a decision, before the pod is assigned there:
 // the virtual kubelets of that provider make the claims. The API server answers Conflict if a volume has changed since
-// the decision read it: another pod of its claim was assigned. Then all volumes are left as they were.
+// the decision read it: another pod of its claim was assigned. The caller holds binding.
 func (c *Controller) bindVolumes(ctx context.Context, pod *corev1.Pod, claims []placement.Claim, decided *scheduler.Volumes, provider string) error {
-	var bound []*corev1.PersistentVolume
 	for i := range claims {
 		claim := &claims[i]
 		at := claim.Provider()
 		if at == provider {
+			if err := c.checkBound(ctx, claim); err != nil {
+				return err
+			}
 			continue
 		}
 		if at != "" {
 			if err := c.mayRebind(ctx, pod, claim, decided); err != nil {
-				return errors.Join(err, c.unbindVolumes(ctx, bound))
+				return err
 			}
 		}
 		volume := claim.Volume.DeepCopy()
@@ -120,10 +140,9 @@ func (c *Controller) bindVolumes(ctx context.Context, pod *corev1.Pod, claims []
 			if kerrors.IsNotFound(err) {
 				err = conflict(volume, "it was deleted")
 			}
-			return errors.Join(err, c.unbindVolumes(ctx, bound))
+			return err
 		}
-		if at == "" {
-			bound = append(bound, volume)
+		if at == "" || !claim.IsMade() {
 			c.Events.Eventf(claim.PersistentVolumeClaim, corev1.EventTypeNormal, "VolumeAssigned", "The volume is made at provider %s", provider)
 		} else {
 			c.Events.Eventf(claim.PersistentVolumeClaim, corev1.EventTypeWarning, "VolumeRecreated",
@@ -133,33 +152,33 @@ func (c *Controller) bindVolumes(ctx context.Context, pod *corev1.Pod, claims []
 	return nil
 }
 
-// mayRebind returns an error if the volume of a claim must not be assigned to another provider: it may if the decision
-// recreates it, or if it was not made yet and no other pod waits for it there.
-func (c *Controller) mayRebind(ctx context.Context, pod *corev1.Pod, claim *placement.Claim, decided *scheduler.Volumes) error {
-	if decided.Provider == "" && decided.Recreate {
+// checkBound asks the API server whether a volume that was not made yet is still at its provider: the cache may not show
+// that another pod took it.
+func (c *Controller) checkBound(ctx context.Context, claim *placement.Claim) error {
+	if claim.IsMade() {
 		return nil
 	}
-	used, err := c.sharesClaims(ctx, pod, []placement.Claim{*claim}, true)
-	if err != nil {
+	var live corev1.PersistentVolume
+	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(claim.Volume), &live); err != nil {
 		return err
 	}
-	if claim.IsMade() || used {
-		return conflict(claim.Volume, "it is at provider "+claim.Provider())
+	if live.UID != claim.Volume.UID || live.Labels[v1alpha1.ProviderLabel] != claim.Provider() {
+		return conflict(claim.Volume, "it is at another provider")
 	}
 	return nil
 }
 
-// unbindVolumes undoes bindVolumes: otherwise the next decision could find the volumes of one pod at two providers.
-func (c *Controller) unbindVolumes(ctx context.Context, bound []*corev1.PersistentVolume) error {
-	var errs []error
-	for _, volume := range bound {
-		before := volume.DeepCopy()
-		delete(volume.Labels, v1alpha1.ProviderLabel)
-		delete(volume.Annotations, v1alpha1.AssignedAtAnnotation)
-		err := c.Client.Patch(ctx, volume, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-		errs = append(errs, client.IgnoreNotFound(err))
+// mayRebind returns an error if the volume of a claim must not be assigned to another provider: it may if the decision
+// recreates it, or if it was not made yet and no other pod is there.
+func (c *Controller) mayRebind(ctx context.Context, pod *corev1.Pod, claim *placement.Claim, decided *scheduler.Volumes) error {
+	if decided.Provider == "" && decided.Recreate {
+		return nil
 	}
-	return errors.Join(errs...)
+	unused, err := c.Unused(ctx, pod, claim)
+	if err == nil && (claim.IsMade() || !unused) {
+		err = conflict(claim.Volume, "it is at provider "+claim.Provider())
+	}
+	return err
 }
 
 // conflict has the pod reconciled again: the cache did not show the present state of a volume.
@@ -178,14 +197,9 @@ func (c *Controller) elsewhere(ctx context.Context, pod *corev1.Pod, namespace *
 	from scheduler.Place, why eviction.Reason,
 ) (*scheduler.Pod, error) {
 	of := criteria.Pod(pod, namespace)
-	if recreated := criteria.Volumes.Recreated(); recreated != nil {
-		shared, err := c.sharesClaims(ctx, pod, criteria.Claims, false)
-		if err != nil {
-			return nil, err
-		}
-		if !shared {
-			of.Volumes = recreated
-		}
+	var err error
+	if of.Volumes, err = c.volumesFor(ctx, pod, criteria); err != nil {
+		return nil, err
 	}
 	if why == eviction.PendingTooLong { // It would be assigned there again.
 		refused := map[string]time.Time{}

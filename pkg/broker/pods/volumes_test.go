@@ -2,14 +2,12 @@ package pods
 
 import (
 	"context"
-	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/record"
@@ -243,22 +241,55 @@ func TestADrainLeavesPodsWithVolumes(t *testing.T) {
 	}
 }
 
-// Two pods with a shared claim are decided at once: the one that loses leaves its own claim as it was. It would otherwise
-// have its volumes at two providers.
-func TestAConflictLeavesAllVolumesAsTheyWere(t *testing.T) {
+// Two pods with a shared claim are decided at once: the one that loses follows the other, with its own claim, which was
+// written for another provider already.
+func TestAPodThatLosesAConflictFollowsTheOther(t *testing.T) {
+	other := volumeOf("shared", "r")
+	stale := true
 	c := newController(t, false, interceptor.Funcs{
-		Patch: func(ctx context.Context, cl client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			if o.GetName() == "pvc-shared" {
-				return kerrors.NewConflict(schema.GroupResource{Resource: "persistentvolumes"}, o.GetName(), errors.New("changed"))
+		Get: func(ctx context.Context, cl client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			err := cl.Get(ctx, key, o, opts...)
+			if volume, is := o.(*corev1.PersistentVolume); is && stale && err == nil && key.Name == other.Name {
+				volume.ResourceVersion, volume.Annotations = "1", nil
+				delete(volume.Labels, v1alpha1.ProviderLabel)
 			}
-			return cl.Patch(ctx, o, p, opts...)
+			return err
 		},
-	}, nil, claimNamed("own"), volumeOf("own", ""), claimNamed("shared"), volumeOf("shared", ""), waitingPod("pod", using("own", "shared")))
+	}, nil, claimNamed("own"), volumeOf("own", ""), claimNamed("shared"), other, waitingPod("pod", using("own", "shared")))
 	c.know("q1")
 	pod, result := c.reconciled(t, "pod")
 	require.Empty(t, pod.Labels[v1alpha1.VirtualNodeLabel])
 	require.NotZero(t, result.RequeueAfter)
-	require.Empty(t, c.volumeAt(t, "own"))
+	require.Equal(t, "q", c.volumeAt(t, "own"))
+	stale = false
+	c.know("r1")
+	pod, _ = c.reconciled(t, "pod")
+	require.Equal(t, "r1", pod.Labels[v1alpha1.VirtualNodeLabel])
+	require.Equal(t, "r", c.volumeAt(t, "own"))
+}
+
+// The cache shows a volume, which was not made yet, at a provider that it has left.
+func TestAVolumeThatAnotherPodTookIsNotAssumed(t *testing.T) {
+	unmade := volumeOf("data", "r")
+	unmade.Annotations = nil
+	c := newController(t, false, interceptor.Funcs{}, nil, claimNamed("data"), unmade, waitingPod("pod", using("data")),
+		waitingPod("other", using("data"), func(pod *corev1.Pod) {
+			pod.Labels = map[string]string{v1alpha1.ProviderLabel: "q", v1alpha1.VirtualNodeLabel: "q1"}
+		}))
+	c.know("q1")
+	c.Client = interceptor.NewClient(c.Client.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, cl client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			err := cl.Get(ctx, key, o, opts...)
+			if volume, is := o.(*corev1.PersistentVolume); is && err == nil {
+				volume.Labels[v1alpha1.ProviderLabel] = "q"
+			}
+			return err
+		},
+	})
+	c.Policies.Client = c.Client
+	pod, result := c.reconciled(t, "pod")
+	require.Empty(t, pod.Labels[v1alpha1.VirtualNodeLabel])
+	require.NotZero(t, result.RequeueAfter)
 }
 
 // A broker that was killed between two writes leaves such a volume. It has no data, and nothing waits for it.
@@ -293,6 +324,7 @@ func TestWhenVolumesAreRecreated(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change    func(*scheduler.Provider)
 		draining  bool
+		gone      bool
 		unknown   bool
 		other     *corev1.Pod
 		recreated bool
@@ -301,7 +333,8 @@ func TestWhenVolumesAreRecreated(t *testing.T) {
 		"full":                          {change: full},
 		"not ready":                     {change: func(p *scheduler.Provider) { p.Ready = false }},
 		"drained":                       {draining: true, recreated: true},
-		"gone":                          {unknown: true, recreated: true},
+		"gone":                          {gone: true, unknown: true, recreated: true},
+		"not known yet":                 {unknown: true},
 		"drained, used by another pod":  {draining: true, other: waitingPod("other", using("data"))},
 		"drained, used by an ended pod": {draining: true, recreated: true, other: waitingPod("other", using("data"), func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })},
 	} {
@@ -309,6 +342,11 @@ func TestWhenVolumesAreRecreated(t *testing.T) {
 			objects := []client.Object{claimNamed("data"), volumeOf("data", "r"), waitingPod("pod", using("data"), asks("1")), policy.DeepCopy()}
 			if tc.other != nil {
 				objects = append(objects, tc.other)
+			}
+			if !tc.gone {
+				objects = append(objects, virtualNodeOf("r", "r1"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+					Name: "liqo-tenant-r", Labels: map[string]string{"liqo.io/remote-cluster-id": "r", "liqo.io/tenant-namespace": "true"},
+				}})
 			}
 			c := newController(t, false, interceptor.Funcs{}, nil, objects...)
 			c.know("q1")

@@ -235,14 +235,27 @@ func realWorldMutants() []tested {
 			`false {`,
 		}, "pkg/provider/reflector/claims", "TestAClaimIsMadeWhereItsVolumeIs"},
 		{mutant{
-			"a pod that loses a conflict keeps its other volumes where it would have gone", "pkg/broker/pods/volumes.go",
-			`bound = append(bound, volume)`,
-			`_ = bound`,
-		}, "pkg/broker/pods", "TestAConflictLeavesAllVolumesAsTheyWere"},
+			"the cache is believed about a volume that was not made", "pkg/broker/pods/volumes.go",
+			`live.UID != claim.Volume.UID || live.Labels[v1alpha1.ProviderLabel] != claim.Provider()`,
+			`false`,
+		}, "pkg/broker/pods", "TestAVolumeThatAnotherPodTookIsNotAssumed"},
+		{mutant{
+			"an API error of a claim is an invalid criterion", "pkg/placement/policies.go",
+			`		if errors.Is(err, ErrVolume) {
+			c.Rules = careful(c.Rules)
+		}
+		return c, err`,
+			`		return c, fmt.Errorf("%w: %w", ErrInvalid, err)`,
+		}, "pkg/placement", "TestVolumesOfAPod"},
+		{mutant{
+			"the claims of another Node are deleted", "pkg/provider/reflector/claims/reflector.go",
+			`!forge.IsReflected(remote) || !isOfVolume(remote)`,
+			`!forge.IsReflected(remote) || false`,
+		}, "pkg/provider/reflector/claims", "TestAClaimOfAnotherNodeIsLeft"},
 		{mutant{
 			"a cache is recreated because its provider is cordoned or full", "pkg/broker/pods/volumes.go",
-			`!c.isLost(criteria.Volumes.Provider, criteria.Rules)`,
-			`false`,
+			`err != nil || !lost && !criteria.Volumes.Split`,
+			`err != nil`,
 		}, "pkg/broker/pods", "TestWhenVolumesAreRecreated"},
 		{mutant{
 			"a volume that comes back to a provider has its old data", "pkg/provider/reflector/claims/reflector.go",

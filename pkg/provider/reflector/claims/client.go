@@ -3,6 +3,7 @@ package claims
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,13 +25,18 @@ import (
 func Successive(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedReflectorFactoryFunc {
 	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
 		successive := *opts
-		successive.RemoteClient = successiveOf(opts, func(claim *corev1.PersistentVolumeClaim) string { return string(claim.UID) })
+		client := successiveOf(opts, func(claim *corev1.PersistentVolumeClaim) (string, error) {
+			return string(claim.UID), nil
+		})
+		client.ofLiqo = true
+		successive.RemoteClient = client
 		return next(&successive)
 	}
 }
 
 // successiveOf returns the client; origin returns the value of v1alpha1.ClaimOriginAnnotation for a claim here.
-func successiveOf(opts *options.NamespacedOpts, origin func(*corev1.PersistentVolumeClaim) string) kubernetes.Interface {
+func successiveOf(opts *options.NamespacedOpts, origin func(*corev1.PersistentVolumeClaim) (string, error),
+) remoteClient {
 	return remoteClient{
 		Interface: opts.RemoteClient, origin: origin,
 		local:  opts.LocalFactory.Core().V1().PersistentVolumeClaims().Lister().PersistentVolumeClaims(opts.LocalNamespace),
@@ -42,7 +48,9 @@ func successiveOf(opts *options.NamespacedOpts, origin func(*corev1.PersistentVo
 type remoteClient struct {
 	kubernetes.Interface
 	local, remote corev1listers.PersistentVolumeClaimNamespaceLister
-	origin        func(*corev1.PersistentVolumeClaim) string
+	origin        func(*corev1.PersistentVolumeClaim) (string, error)
+	// ofLiqo means that Liqo's reflector uses it.
+	ofLiqo bool
 }
 
 func (c remoteClient) CoreV1() corev1clients.CoreV1Interface {
@@ -71,9 +79,15 @@ func (c claims) Apply(ctx context.Context, claim *v1apply.PersistentVolumeClaimA
 	if err != nil {
 		return nil, err // It was deleted.
 	}
-	origin := c.client.origin(local)
+	origin, err := c.client.origin(local)
+	if err != nil {
+		return nil, err
+	}
 	if known, err := c.client.remote.Get(name); err == nil && forge.IsReflected(known) {
 		if isOfAnother(known, origin) {
+			if isOfVolume(known) && !strings.Contains(origin, "/") {
+				return nil, fmt.Errorf("the claim %s there belongs to a volume of the broker's Node", name)
+			}
 			if err := c.Delete(ctx, name, *metav1.NewPreconditionDeleteOptions(string(known.UID))); ignoreNotFound(err) != nil {
 				return nil, err
 			}
@@ -93,4 +107,18 @@ func (c claims) Apply(ctx context.Context, claim *v1apply.PersistentVolumeClaimA
 func isOfAnother(remote *corev1.PersistentVolumeClaim, origin string) bool {
 	of := remote.Annotations[v1alpha1.ClaimOriginAnnotation]
 	return of != "" && of != origin
+}
+
+// isOfVolume reports whether the virtual kubelet of a broker's Node made a claim. Those claims end with their volumes.
+func isOfVolume(remote *corev1.PersistentVolumeClaim) bool {
+	return strings.Contains(remote.Annotations[v1alpha1.ClaimOriginAnnotation], "/")
+}
+
+// Delete implements corev1clients.PersistentVolumeClaimInterface. Liqo's reflector deletes each reflected claim without a
+// local one, also the claims of a broker's Node whose volumes are kept.
+func (c claims) Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error {
+	if known, err := c.client.remote.Get(name); c.client.ofLiqo && err == nil && isOfVolume(known) {
+		return nil
+	}
+	return c.PersistentVolumeClaimInterface.Delete(ctx, name, opts)
 }

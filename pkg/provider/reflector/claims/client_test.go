@@ -45,7 +45,10 @@ func TestAClaimSucceedsAnotherOfItsName(t *testing.T) {
 		"an earlier one":                  {there: of("1"), cached: of("1"), fails: "an earlier claim data is being deleted", gone: true},
 		"one that ends":                   {there: ending("1"), cached: ending("1"), fails: "an earlier claim data is being deleted", gone: true},
 		"one that ends, not in the cache": {there: ending("1"), fails: "an earlier claim data is being deleted"},
-		"its own ends":                    {there: ending("2"), cached: ending("2"), fails: "an earlier claim data is being deleted"},
+		"of a volume of the broker's Node": {
+			there: of("pvc-1/then"), cached: of("pvc-1/then"), fails: "belongs to a volume of the broker's Node",
+		},
+		"its own ends": {there: ending("2"), cached: ending("2"), fails: "an earlier claim data is being deleted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := func(c *corev1.PersistentVolumeClaim) (all []runtime.Object) {
@@ -80,5 +83,30 @@ func TestAClaimSucceedsAnotherOfItsName(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, tc.gone, len(list.Items) == 0) // The fake ignores finalizers.
 		})
+	}
+}
+
+// Liqo's reflector deletes claims that it does not know.
+func TestLiqoDeletesNoClaimsOfTheBrokersNode(t *testing.T) {
+	forge.Init("broker", "broker-tenant", "broker", "10.0.0.1")
+	for origin, gone := range map[string]bool{"pvc-1/then": false, "1": true, "": true} {
+		claim := remoteClaim("")
+		claim.Annotations[v1alpha1.ClaimOriginAnnotation] = origin
+		there := fake.NewClientset(claim)
+		remote := informers.NewSharedInformerFactory(there, 0)
+		var client kubernetes.Interface
+		Successive(func(opts *options.NamespacedOpts) manager.NamespacedReflector {
+			client = opts.RemoteClient
+			return nil
+		})(&options.NamespacedOpts{
+			LocalNamespace: "ns", RemoteNamespace: "ns-there", RemoteClient: there, RemoteFactory: remote,
+			LocalFactory: informers.NewSharedInformerFactory(fake.NewClientset(), 0),
+		})
+		remote.Start(t.Context().Done())
+		remote.WaitForCacheSync(t.Context().Done())
+		require.NoError(t, client.CoreV1().PersistentVolumeClaims("ns-there").Delete(t.Context(), "data", metav1.DeleteOptions{}))
+		list, err := there.CoreV1().PersistentVolumeClaims("ns-there").List(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err)
+		require.Equal(t, gone, len(list.Items) == 0, origin)
 	}
 }

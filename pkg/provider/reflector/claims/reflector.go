@@ -100,7 +100,7 @@ func (r *reflector) Handle(ctx context.Context, name string) error {
 		return nil
 	case remote == nil:
 		return r.create(ctx, local, volume)
-	case !forge.IsReflected(remote) || remote.Annotations[v1alpha1.ClaimOriginAnnotation] == "":
+	case !forge.IsReflected(remote) || !isOfVolume(remote):
 		if volume != nil {
 			r.Event(local, corev1.EventTypeWarning, forge.EventFailedReflection, forge.EventFailedReflectionAlreadyExistsMsg())
 		}
@@ -127,12 +127,12 @@ func (r *reflector) volumeHere(claim *corev1.PersistentVolumeClaim) (*corev1.Per
 }
 
 // origin returns the value of v1alpha1.ClaimOriginAnnotation for a claim here.
-func (r *reflector) origin(claim *corev1.PersistentVolumeClaim) string {
+func (r *reflector) origin(claim *corev1.PersistentVolumeClaim) (string, error) {
 	volume, err := r.volumes.Get(claim.Spec.VolumeName)
 	if err != nil {
-		return string(claim.UID) // It is at no provider any more.
+		return "", err
 	}
-	return originOf(volume)
+	return originOf(volume), nil
 }
 
 // originOf returns the name of a volume, and when it was assigned to its provider: it may come back to one that still has
@@ -157,6 +157,11 @@ func (r *reflector) create(ctx context.Context, local *corev1.PersistentVolumeCl
 		return ignoreNotFound(err)
 	}
 	if live.Annotations[v1alpha1.MadeAtAnnotation] == r.provider {
+		// Or the cache does not show the claim yet.
+		_, err := r.remoteClaims.Get(ctx, local.Name, metav1.GetOptions{})
+		if !kerrors.IsNotFound(err) {
+			return err
+		}
 		r.Event(local, corev1.EventTypeWarning, "VolumeLost", fmt.Sprintf("The claim was deleted at provider %s, with its volume. "+
 			"Delete this one too, or remove the annotation %s of PersistentVolume %s to have a new, empty volume made",
 			r.provider, v1alpha1.MadeAtAnnotation, live.Name))
@@ -188,12 +193,14 @@ func (r *reflector) update(ctx context.Context, local, remote *corev1.Persistent
 	return r.patch(ctx, volume, fmt.Sprintf(`{"spec":{"capacity":{"storage":%q}}}`, has.String()))
 }
 
-// markMade notes on the volume that its claim is at the provider.
+// markMade notes on the volume that its claim is at the provider. The API server answers Conflict if the volume was assigned
+// again meanwhile.
 func (r *reflector) markMade(ctx context.Context, volume *corev1.PersistentVolume) error {
 	if volume.Annotations[v1alpha1.MadeAtAnnotation] == r.provider {
 		return nil
 	}
-	return r.patch(ctx, volume, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.MadeAtAnnotation, r.provider))
+	return r.patch(ctx, volume, fmt.Sprintf(`{"metadata":{"resourceVersion":%q,"annotations":{%q:%q}}}`,
+		volume.ResourceVersion, v1alpha1.MadeAtAnnotation, r.provider))
 }
 
 func (r *reflector) patch(ctx context.Context, volume *corev1.PersistentVolume, change string) error {

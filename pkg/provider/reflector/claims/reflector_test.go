@@ -248,6 +248,27 @@ func TestAnUpdateMakesNoClaim(t *testing.T) {
 	require.Contains(t, string(sent), `"uid":"there"`, "the API server answers Conflict if there is none of that UID")
 }
 
+// The claim of another virtual kubelet of this project, for a Node of its own.
+func TestAClaimOfAnotherNodeIsLeft(t *testing.T) {
+	other := remoteClaim("")
+	other.Annotations[v1alpha1.ClaimOriginAnnotation] = "uid"
+	w := newWorld(t, nil, nil, []runtime.Object{other})
+	require.NoError(t, w.Handle(t.Context(), "data"))
+	require.NotNil(t, w.claim(t))
+}
+
+// The cache does not show the claim that was just made.
+func TestAClaimThatTheCacheLacksIsNotLost(t *testing.T) {
+	w := newWorld(t, []runtime.Object{localClaim("1"), made(volume("1", "p"), "p")}, nil, nil)
+	_, err := w.there.CoreV1().PersistentVolumeClaims("ns-there").Create(t.Context(), remoteClaim("1"), metav1.CreateOptions{})
+	require.NoError(t, err)
+	w.there.PrependReactor("list", "persistentvolumeclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &corev1.PersistentVolumeClaimList{}, nil
+	})
+	require.NoError(t, w.Handle(t.Context(), "data"))
+	require.Empty(t, w.events.Events)
+}
+
 func TestExpansion(t *testing.T) {
 	larger := localClaim("1")
 	larger.Spec.Resources.Requests = gib("2Gi")
