@@ -172,6 +172,10 @@ const VolumeLabel = "brokering.liqo.io/volume"
 // the claim is not there any more, it is not made again: its volume was lost.
 const MadeAtAnnotation = "brokering.liqo.io/made-at"
 
+// MakingAtAnnotation is set on such a PersistentVolume before its claim is made at a provider, the value: from then on the
+// claim may be there, with data.
+const MakingAtAnnotation = "brokering.liqo.io/making-at"
+
 // ClaimOriginAnnotation is set on a PersistentVolumeClaim in a remote cluster: the claim that it was made from, by its UID or,
 // behind the broker, by its PersistentVolume and the time when that was assigned to the provider. A later claim may have
 // the same name, and a volume may come back to a provider.

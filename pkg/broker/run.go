@@ -282,7 +282,7 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 		RefusalMemory: cfg.Times.RefusalMemory, ProbeInterval: cfg.Times.ProbeInterval, Workers: cfg.Workers,
 	})
 
-	rules.Unused = podController.Unused
+	rules.Nowhere = podController.Nowhere
 
 	// 4. The kubelet API.
 	local, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())

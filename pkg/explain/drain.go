@@ -3,6 +3,7 @@ package explain
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,6 +53,10 @@ func Drain(ctx context.Context, c client.Reader, node string, providers []string
 		s.SetProvider(&pc)
 	}
 	e := NewExplainer(&memo{Reader: c, namespaces: map[string]*corev1.Namespace{}}, node, s, func() time.Time { return now })
+	// As for the broker: volumes that other pods use are kept.
+	e.policies.Nowhere = func(_ context.Context, pod *corev1.Pod, claim *placement.Claim, _ *placement.Rules) (bool, error) {
+		return slices.Contains(providers, claim.Provider()) && !s.SharesClaim(pod, claim.Name), nil
+	}
 	departures := []Departure{}
 	for _, pod := range s.PodsAt(providers) {
 		d, err := e.depart(ctx, s, pod)
@@ -81,12 +86,7 @@ func (e *Explainer) depart(ctx context.Context, s *state.State, pod *corev1.Pod)
 	if err != nil {
 		return nil, err
 	}
-	asked := criteria.Pod(pod, namespace)
-	// As the broker: volumes that other pods use are kept.
-	if recreated := asked.Volumes.Recreated(); recreated != nil && !s.SharesClaims(pod) {
-		asked.Volumes = recreated
-	}
-	decision, _ := s.Decide(e.now(), asked, criteria.Policy)
+	decision, _ := s.Decide(e.now(), criteria.Pod(pod, namespace), criteria.Policy)
 	if decision.VirtualNode == "" {
 		d.Message = decision.Unschedulable()
 		return d, nil

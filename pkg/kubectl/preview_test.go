@@ -58,8 +58,9 @@ func TestPreviewOfADrain(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "1"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"},
 		},
 		&corev1.PersistentVolume{
-			ObjectMeta: metav1.ObjectMeta{Name: "pv", Labels: map[string]string{v1alpha1.VolumeLabel: "true", v1alpha1.ProviderLabel: "p1"}},
-			Spec:       corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{UID: "1"}},
+			ObjectMeta: metav1.ObjectMeta{Name: "pv", Labels: map[string]string{v1alpha1.VolumeLabel: "true", v1alpha1.ProviderLabel: "p1"},
+				Annotations: map[string]string{v1alpha1.MadeAtAnnotation: "p1"}},
+			Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{UID: "1"}},
 		})...)
 	require.NoError(t, s.PreviewDrain(t.Context(), "broker", []string{"p1"}, outputTable))
 	require.Equal(t, []string{

@@ -60,8 +60,9 @@ type Policies struct {
 	Client client.Reader
 	// Live reads from the API server the claims that Client, a cache, does not show yet; nil if Client is no cache.
 	Live client.Reader
-	// Unused reports whether no other pod waits for a volume that is assigned to a provider and not made there; nil is never.
-	Unused   func(ctx context.Context, pod *corev1.Pod, claim *Claim) (bool, error)
+	// Nowhere reports whether a volume may be made at another provider than its own: it was not made there, or its policy
+	// lets it be recreated; nil is never.
+	Nowhere  func(ctx context.Context, pod *corev1.Pod, claim *Claim, rules *Rules) (bool, error)
 	Programs *cel.Cache
 	// Defaults are the rules unless a policy or a pod sets others.
 	Defaults Rules
@@ -103,19 +104,18 @@ func (p *Policies) criteria(ctx context.Context, ranked Ranking, pod *corev1.Pod
 	if policy != nil {
 		applyRules(&c.Rules, &policy.Spec)
 	}
-	if err := p.readClaims(ctx, &c, pod, policy); err != nil {
-		if errors.Is(err, ErrVolume) {
-			c.Rules = careful(c.Rules)
-		}
-		return c, err
-	}
 	switch err := p.read(&c, ranked, pod, namespace, policy); {
-	case err == nil, errors.Is(err, ErrDeferred):
+	case errors.Is(err, ErrDeferred):
 		return c, err
-	default:
+	case err != nil:
 		c.Rules = careful(c.Rules)
 		return c, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
+	err := p.readClaims(ctx, &c, pod, policy)
+	if errors.Is(err, ErrVolume) {
+		c.Rules = careful(c.Rules)
+	}
+	return c, err
 }
 
 func (p *Policies) read(c *Criteria, ranked Ranking, pod *corev1.Pod, namespace *corev1.Namespace, policy *v1alpha1.PlacementPolicy,

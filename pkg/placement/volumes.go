@@ -69,14 +69,17 @@ func StorageClassOf(claim *corev1.PersistentVolumeClaim) string {
 type Claim struct {
 	*corev1.PersistentVolumeClaim
 	Volume *corev1.PersistentVolume
+	// Nowhere means that the volume may be made at another provider than that in its label.
+	Nowhere bool
 }
 
 // Provider returns the id of the provider where the volume is; "" if it is nowhere yet.
 func (c *Claim) Provider() string { return c.Volume.Labels[v1alpha1.ProviderLabel] }
 
-// IsMade reports whether the claim was made at the provider, where it may have data.
+// IsMade reports whether the claim was made at the provider, or is being made, so that it may have data there.
 func (c *Claim) IsMade() bool {
-	return c.Provider() != "" && c.Volume.Annotations[v1alpha1.MadeAtAnnotation] == c.Provider()
+	at := c.Provider()
+	return at != "" && (c.Volume.Annotations[v1alpha1.MadeAtAnnotation] == at || c.Volume.Annotations[v1alpha1.MakingAtAnnotation] == at)
 }
 
 // claimOf returns a claim with its PersistentVolume. The error is an ErrVolume if the claim has none, or one of this
@@ -101,7 +104,7 @@ func claimOf(ctx context.Context, reader client.Reader, key client.ObjectKey) (C
 		return Claim{}, volumeError(fmt.Sprintf("PersistentVolumeClaim %s is bound to a volume of this cluster, which no provider has: "+
 			"use a storage class of the provisioner %s", key.Name, consts.StorageProvisionerName))
 	}
-	return Claim{&claim, &volume}, nil
+	return Claim{PersistentVolumeClaim: &claim, Volume: &volume}, nil
 }
 
 func claimsOf(ctx context.Context, reader client.Reader, namespace string, names []string) (claims []Claim, err error) {
@@ -127,40 +130,33 @@ func (p *Policies) readClaims(ctx context.Context, c *Criteria, pod *corev1.Pod,
 	if err != nil {
 		return err
 	}
-	unused := make([]bool, len(claims))
+	recreate := policy != nil && policy.Spec.Volumes == v1alpha1.VolumesRecreate
 	for i := range claims {
-		// A decision about another pod was written in part, or the pod has gone: there are no data, and no pod waits for them.
-		if claims[i].Provider() != "" && !claims[i].IsMade() && p.Unused != nil {
-			if unused[i], err = p.Unused(ctx, pod, &claims[i]); err != nil {
+		if claims[i].Provider() != "" && p.Nowhere != nil && (recreate || !claims[i].IsMade()) {
+			if claims[i].Nowhere, err = p.Nowhere(ctx, pod, &claims[i], &c.Rules); err != nil {
 				return err
 			}
 		}
 	}
 	c.Claims = claims
-	c.Volumes, err = volumesOf(claims, unused, policy != nil && policy.Spec.Volumes == v1alpha1.VolumesRecreate)
+	c.Volumes, err = volumesOf(claims)
 	return err
 }
 
-// volumesOf returns the volumes of claims; the unused ones count as nowhere. The error is an ErrVolume if they are at
-// different providers, unless they may be recreated.
-func volumesOf(claims []Claim, unused []bool, recreate bool) (*scheduler.Volumes, error) {
-	of := &scheduler.Volumes{Recreate: recreate}
+// volumesOf returns the volumes of claims. The error is an ErrVolume if they are at different providers.
+func volumesOf(claims []Claim) (*scheduler.Volumes, error) {
+	of := &scheduler.Volumes{}
 	for i := range claims {
 		c := &claims[i]
-		class, provider := RemoteStorageClass(c.PersistentVolumeClaim), c.Provider()
-		switch {
-		case provider == "", unused[i]:
-			of.Classes = append(of.Classes, class)
-			continue
+		switch provider := c.Provider(); {
+		case provider == "", c.Nowhere:
+			of.Classes = append(of.Classes, RemoteStorageClass(c.PersistentVolumeClaim))
 		case of.Provider == "":
 			of.Provider, of.Claim = provider, c.Name
-		case of.Provider != provider && recreate:
-			of.Split = true
 		case of.Provider != provider:
 			return nil, volumeError(fmt.Sprintf("PersistentVolumeClaims %s and %s are at different providers, %s and %s",
 				of.Claim, c.Name, of.Provider, provider))
 		}
-		of.Placed = append(of.Placed, class)
 	}
 	return of, nil
 }

@@ -89,7 +89,7 @@ func TestVolumesOfAPod(t *testing.T) {
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
 		}})
 	}
-	want := &scheduler.Volumes{Provider: "p1", Claim: "b", Classes: []string{""}, Placed: []string{"ssd", ""}}
+	want := &scheduler.Volumes{Provider: "p1", Claim: "b", Classes: []string{""}}
 	got, err = read(nil)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
@@ -101,18 +101,21 @@ func TestVolumesOfAPod(t *testing.T) {
 	_, err = read(nil)
 	require.ErrorIs(t, err, ErrVolume)
 	require.ErrorIs(t, err, ErrInvalid)
-	p.Unused = func(_ context.Context, _ *corev1.Pod, claim *Claim) (bool, error) { return claim.Name == "a", nil }
+	p.Nowhere = func(_ context.Context, _ *corev1.Pod, claim *Claim, _ *Rules) (bool, error) {
+		return claim.Name == "a", nil
+	}
 	got, err = read(nil)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 
-	// A recreation was interrupted.
-	p.Unused = nil
+	// A made volume is asked about only if its policy lets it be recreated.
+	p.Nowhere = func(context.Context, *corev1.Pod, *Claim, *Rules) (bool, error) { return true, nil }
+	got, err = read(nil)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
 	got, err = read(&v1alpha1.PlacementPolicy{Spec: v1alpha1.PlacementPolicySpec{Volumes: v1alpha1.VolumesRecreate}})
 	require.NoError(t, err)
-	require.Equal(t, &scheduler.Volumes{
-		Provider: "p2", Claim: "a", Placed: []string{"", "ssd", ""}, Recreate: true, Split: true,
-	}, got)
+	require.Equal(t, &scheduler.Volumes{Classes: []string{"", "ssd", ""}}, got)
 
 	// An API server that does not answer says nothing about the criteria.
 	p.Client = interceptor.NewClient(p.Client.(client.WithWatch), interceptor.Funcs{

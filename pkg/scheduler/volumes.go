@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
@@ -12,21 +11,8 @@ type Volumes struct {
 	// Provider is the id of the provider where volumes of the pod are, "" if they are nowhere yet. Claim is the name of
 	// one of their claims.
 	Provider, Claim string
-	// Classes has the storage classes of the claims whose volumes are nowhere yet, Placed the classes of the other claims;
-	// "" is the provider's default.
-	Classes, Placed []string
-	// Recreate means that new, empty volumes may be made at another provider if the present one is lost. Split means that
-	// such volumes are at several providers: a recreation was interrupted.
-	Recreate, Split bool
-}
-
-// Recreated returns the volumes as a decision reads them that may recreate all of them; nil if it may not, or there are
-// none.
-func (v *Volumes) Recreated() *Volumes {
-	if v == nil || !v.Recreate || v.Provider == "" {
-		return nil
-	}
-	return &Volumes{Classes: slices.Concat(v.Classes, v.Placed), Recreate: true}
+	// Classes has the storage classes of the claims whose volumes are nowhere yet; "" is the provider's default.
+	Classes []string
 }
 
 // filterVolumes reports whether the pod's volumes are at the provider, or can be made there.

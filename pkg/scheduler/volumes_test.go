@@ -21,19 +21,16 @@ func TestVolumesAreAtOneProvider(t *testing.T) {
 	}{
 		"no claims": {nil, []string{"p1", "p2", "p3"}, "fits"},
 		"at a provider": {
-			&Volumes{Provider: "p2", Claim: "data", Placed: []string{""}}, []string{"p2"}, "volume data is at provider p2",
+			&Volumes{Provider: "p2", Claim: "data"}, []string{"p2"}, "volume data is at provider p2",
 		},
 		"at a provider that does not offer its class any more": {
-			&Volumes{Provider: "p3", Claim: "data", Placed: []string{"ssd"}}, []string{"p3"}, "fits",
+			&Volumes{Provider: "p3", Claim: "data"}, []string{"p3"}, "fits",
 		},
 		"at a provider that is gone":    {&Volumes{Provider: "p4", Claim: "data"}, nil, "volume data is at provider p4"},
 		"nowhere yet":                   {&Volumes{Classes: []string{""}}, []string{"p1", "p2"}, "offers no storage class"},
 		"nowhere yet, of a class":       {&Volumes{Classes: []string{"ssd"}}, []string{"p1"}, "offers no storage class ssd"},
 		"nowhere yet, of two classes":   {&Volumes{Classes: []string{"", "disk"}}, []string{"p1", "p2"}, "offers no storage class"},
 		"one at a provider, one is not": {&Volumes{Provider: "p2", Claim: "a", Classes: []string{"ssd"}}, nil, "volume a is at provider p2"},
-		"recreated only if the present provider does not fit": {
-			&Volumes{Provider: "p2", Claim: "a", Recreate: true}, []string{"p2"}, "volume a is at provider p2",
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := asking(func(p *Pod) { p.Volumes = tc.volumes })
@@ -48,14 +45,6 @@ func TestVolumesAreAtOneProvider(t *testing.T) {
 			require.Equal(t, tc.reason, d.Verdicts[2].Reason())
 		})
 	}
-}
-
-func TestRecreatedVolumesAskForAllClasses(t *testing.T) {
-	require.Nil(t, (*Volumes)(nil).Recreated())
-	require.Nil(t, (&Volumes{Provider: "p", Placed: []string{"a"}}).Recreated(), "they are kept")
-	require.Nil(t, (&Volumes{Classes: []string{"a"}, Recreate: true}).Recreated(), "there are none")
-	require.Equal(t, &Volumes{Classes: []string{"b", "a"}, Recreate: true},
-		(&Volumes{Provider: "p", Claim: "c", Classes: []string{"b"}, Placed: []string{"a"}, Recreate: true}).Recreated())
 }
 
 // A decision that was made on a copy is completed by the present state.

@@ -29,16 +29,16 @@ const invalidRecheck = 5 * time.Minute
 // so that the pods of one owner are not tried together.
 const deferredRecheck = 15 * time.Second
 
+// bindingRecheck is how soon a pod is tried again that other pods with claims are before, plus jitter.
+const bindingRecheck = 200 * time.Millisecond
+
 // assign chooses a provider for a pod and writes the choice.
 func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
-	if len(placement.ClaimsOf(pod)) > 0 {
-		select {
-		case c.binding <- struct{}{}:
-			defer func() { <-c.binding }()
-		case <-ctx.Done():
-			return ctrl.Result{}, ctx.Err()
-		}
+	endBinding, begun := c.beginBinding(ctx, pod)
+	if !begun {
+		return ctrl.Result{RequeueAfter: wait.Jitter(bindingRecheck, 1)}, ctx.Err()
 	}
+	defer endBinding()
 	if missing := c.Guard.Missing(); missing != "" {
 		return ctrl.Result{RequeueAfter: admission.Recheck}, c.waits(ctx, pod, "Unguarded", missing)
 	}
@@ -62,9 +62,6 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 
 	// 2. The grant of its consumer, if it is a new pod.
 	of := criteria.Pod(pod, namespace)
-	if of.Volumes, err = c.volumesFor(ctx, pod, &criteria); err != nil {
-		return ctrl.Result{}, err
-	}
 	if of.First && of.Account != (scheduler.Account{}) && c.Grants != nil {
 		if err := c.Grants.Ensure(ctx, of.Account.Consumer); err != nil {
 			return ctrl.Result{}, err
@@ -94,7 +91,9 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 		Pod: pod, Namespace: namespace, Policy: criteria.Policy, Decision: &d,
 		EvictedAt: c.State.Pod(pod.UID).EvictedAt, Began: began, Decided: decided,
 	})
-	if err = c.bindVolumes(ctx, pod, criteria.Claims, of.Volumes, d.Provider); err != nil {
+	err = c.bindVolumes(ctx, criteria.Claims, d.Provider)
+	endBinding() // The pod counts as assumed.
+	if err != nil {
 		c.unreserve(pod)
 	} else {
 		err = c.writeAssignment(ctx, pod, &d)

@@ -62,7 +62,7 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, ass
 			return ctrl.Result{RequeueAfter: wait}, err
 		}
 	}
-	if staysWithVolumes(reason, pod) && !c.fitsElsewhere(ctx, pod, namespace, &criteria, assigned, reason, unreadable) {
+	if staysWithVolumes(reason, pod) && !c.fitsElsewhere(pod, namespace, &criteria, assigned, reason, unreadable) {
 		return ctrl.Result{RequeueAfter: longestNowhere}, nil
 	}
 	if at.UnreachableSince.IsZero() {
@@ -74,7 +74,7 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, ass
 		return ctrl.Result{RequeueAfter: delay}, nil
 	}
 	if reason == eviction.Unreachable && pod.DeletionTimestamp == nil &&
-		!c.fitsElsewhere(ctx, pod, namespace, &criteria, assigned, reason, unreadable) {
+		!c.fitsElsewhere(pod, namespace, &criteria, assigned, reason, unreadable) {
 		return ctrl.Result{RequeueAfter: c.nowhereRecheck(at.FailoverFrom)}, nil
 	}
 	return ctrl.Result{}, c.evict(ctx, pod, assigned, reason)
@@ -93,16 +93,13 @@ func (c *Controller) nowhereRecheck(since time.Time) time.Duration {
 // fitsElsewhere reports whether another provider fits a pod that is to leave its own, and reserves its capacity there.
 // Without one the pod is not evicted: it may still run at its provider, or its volumes are there. Nor is it if its
 // criteria are unreadable, for example because its filter is not compiled yet.
-func (c *Controller) fitsElsewhere(ctx context.Context, pod *corev1.Pod, namespace *corev1.Namespace, criteria *placement.Criteria,
+func (c *Controller) fitsElsewhere(pod *corev1.Pod, namespace *corev1.Namespace, criteria *placement.Criteria,
 	from scheduler.Place, why eviction.Reason, unreadable error,
 ) bool {
 	fits, text := false, ""
 	if unreadable == nil {
-		var of *scheduler.Pod
-		if of, unreadable = c.elsewhere(ctx, pod, namespace, criteria, from, why); unreadable == nil {
-			d := c.State.ReserveElsewhere(of, criteria.Policy)
-			fits, text, unreadable = d.VirtualNode != "", d.Waiting(), d.Err
-		}
+		d := c.State.ReserveElsewhere(c.elsewhere(criteria.Pod(pod, namespace), from, why), criteria.Policy)
+		fits, text, unreadable = d.VirtualNode != "", d.Waiting(), d.Err
 	}
 	if fits {
 		return true

@@ -91,9 +91,8 @@ type Controller struct {
 	// failed has, by name, the version of a pod with which a step has failed, or met a conflict, as long as the cache
 	// shows it.
 	failed sync.Map
-	// binding is held from the decision about a pod with claims until its volumes are written: each decision sees the
-	// pods that were assumed before it. It has one place.
-	binding chan struct{}
+	// binding has one place for the pod whose volumes are being bound, bindingWaits places for those that wait for it.
+	binding, bindingWaits chan struct{}
 	// turns is held while replicas are read from the cache and one of them may begin to move. An older read would miss
 	// the moves that began since.
 	turns sync.Mutex
@@ -104,7 +103,8 @@ func New(cfg Config) *Controller {
 	write := &podpatch.Writer{Client: cfg.Client, Clock: cfg.Clock, Metrics: cfg.Metrics.writes}
 	c := &Controller{
 		Config: cfg, write: write, conflicts: requeue.Conflicts(), binding: make(chan struct{}, 1),
-		reports: podconditions.New(podconditions.Config{Client: cfg.Client, Events: cfg.Events, Writer: write}),
+		bindingWaits: make(chan struct{}, max(1, cfg.Workers/4)),
+		reports:      podconditions.New(podconditions.Config{Client: cfg.Client, Events: cfg.Events, Writer: write}),
 	}
 	c.remapper = remap.New(podIPs{c})
 	c.failures = failureBackoff{requeue.Failures(), &c.failed}

@@ -165,7 +165,7 @@ func newControllerOf(t *testing.T, c client.Client, with bool, tracer trace.Trac
 		Sibling: of.Sibling, RemoteNamespace: gone.RemoteNamespace, Queue: queue,
 		Requeue: requeue.NewPods(queue, c, known, testr.New(t)), Providers: &requeue.Queue{},
 	})
-	made.Policies.Unused = made.Unused
+	made.Policies.Nowhere = made.Nowhere
 	return made
 }
 

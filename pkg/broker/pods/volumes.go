@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,23 +57,6 @@ func (c *Controller) usersOf(ctx context.Context, namespace, claim string) []rec
 	return requests
 }
 
-// volumesFor returns the volumes of a pod for its decision. Those that its policy may recreate count as nowhere if their
-// provider is lost, and no other pod uses them.
-func (c *Controller) volumesFor(ctx context.Context, pod *corev1.Pod, criteria *placement.Criteria) (*scheduler.Volumes, error) {
-	recreated := criteria.Volumes.Recreated()
-	if recreated == nil {
-		return criteria.Volumes, nil
-	}
-	lost, err := c.isLost(ctx, criteria.Volumes.Provider, &criteria.Rules)
-	if err != nil || !lost && !criteria.Volumes.Split {
-		return criteria.Volumes, err
-	}
-	if shared, err := c.sharesClaims(ctx, pod, criteria.Claims, false); err != nil || shared {
-		return criteria.Volumes, err
-	}
-	return recreated, nil
-}
-
 // isLost reports whether a provider is gone, drained, or unreachable for as long as failover takes: as for its pods, not
 // if the broker suspects itself, or has only begun to lead.
 func (c *Controller) isLost(ctx context.Context, provider string, rules *placement.Rules) (bool, error) {
@@ -89,52 +73,75 @@ func (c *Controller) isLost(ctx context.Context, provider string, rules *placeme
 	return at.Drained || at.Confirmed && out, nil
 }
 
-// Unused reports whether no other pod is, or will be, at the provider of a claim. It is a placement.Policies' Unused.
-func (c *Controller) Unused(ctx context.Context, pod *corev1.Pod, claim *placement.Claim) (bool, error) {
-	shared, err := c.sharesClaims(ctx, pod, []placement.Claim{*claim}, true)
+// Nowhere reports whether the volume of a claim may be made at another provider: it was not made, and no other pod is at
+// its provider; or its provider is lost, and no other pod uses it. It is a placement.Policies' Nowhere.
+func (c *Controller) Nowhere(ctx context.Context, pod *corev1.Pod, claim *placement.Claim, rules *placement.Rules) (bool, error) {
+	if made := claim.IsMade(); made {
+		if lost, err := c.isLost(ctx, claim.Provider(), rules); err != nil || !lost {
+			return false, err
+		}
+	}
+	shared, err := c.sharesClaim(ctx, pod, claim.Name, !claim.IsMade())
 	return !shared, err
 }
 
-// sharesClaims reports whether another pod uses one of the claims; with placed only pods count that may be at a provider.
-func (c *Controller) sharesClaims(ctx context.Context, pod *corev1.Pod, claims []placement.Claim, placed bool) (bool, error) {
-	for i := range claims {
-		var users corev1.PodList
-		err := c.Client.List(ctx, &users, client.InNamespace(pod.Namespace), client.MatchingFields{claimsIndex: claims[i].Name})
-		if err != nil {
-			return false, err
-		}
-		for k := range users.Items {
-			other := &users.Items[k]
-			at := placement.PlaceOf(other) != (scheduler.Place{}) || c.State.Pod(other.UID).Assumed
-			if other.UID != pod.UID && !placement.Terminal(other) && (at || !placed) {
-				return true, nil
-			}
+// sharesClaim reports whether another pod uses a claim; with placed only pods count that may be at a provider.
+func (c *Controller) sharesClaim(ctx context.Context, pod *corev1.Pod, claim string, placed bool) (bool, error) {
+	var users corev1.PodList
+	if err := c.Client.List(ctx, &users, client.InNamespace(pod.Namespace), client.MatchingFields{claimsIndex: claim}); err != nil {
+		return false, err
+	}
+	for i := range users.Items {
+		other := &users.Items[i]
+		at := placement.PlaceOf(other) != (scheduler.Place{}) || c.State.Pod(other.UID).Assumed
+		if other.UID != pod.UID && !placement.Terminal(other) && (at || !placed) {
+			return true, nil
 		}
 	}
 	return false, nil
 }
 
+// beginBinding returns a function that ends the binding of a pod's volumes, which no other pod does at the same time: each
+// decision sees the pods that were assumed before it. Only a part of the workers waits for that; false means that the
+// pod is tried later.
+func (c *Controller) beginBinding(ctx context.Context, pod *corev1.Pod) (end func(), begun bool) {
+	if len(placement.ClaimsOf(pod)) == 0 {
+		return func() {}, true
+	}
+	select {
+	case c.bindingWaits <- struct{}{}:
+		defer func() { <-c.bindingWaits }()
+	default:
+		return nil, false
+	}
+	select {
+	case c.binding <- struct{}{}:
+		return sync.OnceFunc(func() { <-c.binding }), true
+	case <-ctx.Done():
+		return nil, false
+	}
+}
+
 // bindVolumes writes on the pod's volumes that they are at the provider of a decision, before the pod is assigned there:
-// the virtual kubelets of that provider make the claims. The API server answers Conflict if a volume has changed since
-// the decision read it: another pod of its claim was assigned. The caller holds binding.
-func (c *Controller) bindVolumes(ctx context.Context, pod *corev1.Pod, claims []placement.Claim, decided *scheduler.Volumes, provider string) error {
+// the virtual kubelets of that provider make the claims. It answers Conflict, as the API server does, if a volume has
+// changed since the decision read it.
+func (c *Controller) bindVolumes(ctx context.Context, claims []placement.Claim, provider string) error {
+	if err := c.checkVolumes(ctx, claims); err != nil {
+		return err
+	}
 	for i := range claims {
 		claim := &claims[i]
 		at := claim.Provider()
-		if at == provider {
-			if err := c.checkBound(ctx, claim); err != nil {
-				return err
-			}
+		switch {
+		case at == provider:
 			continue
-		}
-		if at != "" {
-			if err := c.mayRebind(ctx, pod, claim, decided); err != nil {
-				return err
-			}
+		case at != "" && !claim.Nowhere:
+			return conflict(claim.Volume, "it is at provider "+at)
 		}
 		volume := claim.Volume.DeepCopy()
 		volume.Labels[v1alpha1.ProviderLabel] = provider // It has the VolumeLabel.
 		delete(volume.Annotations, v1alpha1.MadeAtAnnotation)
+		delete(volume.Annotations, v1alpha1.MakingAtAnnotation)
 		metav1.SetMetaDataAnnotation(&volume.ObjectMeta, v1alpha1.AssignedAtAnnotation, c.Clock.Now().UTC().Format(time.RFC3339Nano))
 		if err := c.Client.Patch(ctx, volume, client.MergeFromWithOptions(claim.Volume, client.MergeFromWithOptimisticLock{})); err != nil {
 			if kerrors.IsNotFound(err) {
@@ -142,7 +149,7 @@ func (c *Controller) bindVolumes(ctx context.Context, pod *corev1.Pod, claims []
 			}
 			return err
 		}
-		if at == "" || !claim.IsMade() {
+		if !claim.IsMade() {
 			c.Events.Eventf(claim.PersistentVolumeClaim, corev1.EventTypeNormal, "VolumeAssigned", "The volume is made at provider %s", provider)
 		} else {
 			c.Events.Eventf(claim.PersistentVolumeClaim, corev1.EventTypeWarning, "VolumeRecreated",
@@ -152,33 +159,24 @@ func (c *Controller) bindVolumes(ctx context.Context, pod *corev1.Pod, claims []
 	return nil
 }
 
-// checkBound asks the API server whether a volume that was not made yet is still at its provider: the cache may not show
-// that another pod took it.
-func (c *Controller) checkBound(ctx context.Context, claim *placement.Claim) error {
-	if claim.IsMade() {
-		return nil
-	}
-	var live corev1.PersistentVolume
-	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(claim.Volume), &live); err != nil {
-		return err
-	}
-	if live.UID != claim.Volume.UID || live.Labels[v1alpha1.ProviderLabel] != claim.Provider() {
-		return conflict(claim.Volume, "it is at another provider")
+// checkVolumes asks the API server whether the volumes that were not made yet are as the decision read them, before the
+// first one is written: the cache may not show that another pod took one.
+func (c *Controller) checkVolumes(ctx context.Context, claims []placement.Claim) error {
+	for i := range claims {
+		claim := &claims[i]
+		if claim.IsMade() {
+			continue
+		}
+		var live corev1.PersistentVolume
+		err := c.Live.Get(ctx, client.ObjectKeyFromObject(claim.Volume), &live)
+		if kerrors.IsNotFound(err) || err == nil && live.ResourceVersion != claim.Volume.ResourceVersion {
+			err = conflict(claim.Volume, "the cache lags")
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
-}
-
-// mayRebind returns an error if the volume of a claim must not be assigned to another provider: it may if the decision
-// recreates it, or if it was not made yet and no other pod is there.
-func (c *Controller) mayRebind(ctx context.Context, pod *corev1.Pod, claim *placement.Claim, decided *scheduler.Volumes) error {
-	if decided.Provider == "" && decided.Recreate {
-		return nil
-	}
-	unused, err := c.Unused(ctx, pod, claim)
-	if err == nil && (claim.IsMade() || !unused) {
-		err = conflict(claim.Volume, "it is at provider "+claim.Provider())
-	}
-	return err
 }
 
 // conflict has the pod reconciled again: the cache did not show the present state of a volume.
@@ -193,27 +191,20 @@ func staysWithVolumes(why eviction.Reason, pod *corev1.Pod) bool {
 }
 
 // elsewhere returns a pod as it is decided about which is to leave its VirtualNode.
-func (c *Controller) elsewhere(ctx context.Context, pod *corev1.Pod, namespace *corev1.Namespace, criteria *placement.Criteria,
-	from scheduler.Place, why eviction.Reason,
-) (*scheduler.Pod, error) {
-	of := criteria.Pod(pod, namespace)
-	var err error
-	if of.Volumes, err = c.volumesFor(ctx, pod, criteria); err != nil {
-		return nil, err
-	}
+func (c *Controller) elsewhere(of *scheduler.Pod, from scheduler.Place, why eviction.Reason) *scheduler.Pod {
 	if why == eviction.PendingTooLong { // It would be assigned there again.
 		refused := map[string]time.Time{}
 		maps.Copy(refused, of.Refused)
 		refused[from.VirtualNode] = c.Clock.Now().Add(c.RefusalMemory + time.Minute)
 		of.Refused = refused
 	}
-	return of, nil
+	return of
 }
 
 // isPinned reports whether no other provider can fit a pod that is to leave a provider: its volumes are there.
 func isPinned(pod *corev1.Pod, criteria *placement.Criteria, from scheduler.Place) bool {
 	v := criteria.Volumes
-	return len(placement.ClaimsOf(pod)) > 0 && (v == nil || v.Provider == from.Provider && !v.Recreate)
+	return len(placement.ClaimsOf(pod)) > 0 && (v == nil || v.Provider == from.Provider)
 }
 
 // staying describes why a pod stays where it is, by the reason for which it is to leave.

@@ -281,7 +281,7 @@ func TestAVolumeThatAnotherPodTookIsNotAssumed(t *testing.T) {
 		Get: func(ctx context.Context, cl client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			err := cl.Get(ctx, key, o, opts...)
 			if volume, is := o.(*corev1.PersistentVolume); is && err == nil {
-				volume.Labels[v1alpha1.ProviderLabel] = "q"
+				volume.ResourceVersion, volume.Labels[v1alpha1.ProviderLabel] = "1", "q"
 			}
 			return err
 		},

@@ -98,16 +98,13 @@ func (s *State) PodsAt(providers []string) (at []*corev1.Pod) {
 	return at
 }
 
-// SharesClaims reports whether another pod that has not ended uses a claim of the pod.
-func (s *State) SharesClaims(pod *corev1.Pod) bool {
+// SharesClaim reports whether another pod that has not ended uses a claim of the pod.
+func (s *State) SharesClaim(pod *corev1.Pod, claim string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	claims := placement.ClaimsOf(pod)
 	for _, other := range s.pods {
-		if other.UID == pod.UID || other.Namespace != pod.Namespace || placement.Terminal(other) {
-			continue
-		}
-		if slices.ContainsFunc(placement.ClaimsOf(other), func(claim string) bool { return slices.Contains(claims, claim) }) {
+		if other.UID != pod.UID && other.Namespace == pod.Namespace && !placement.Terminal(other) &&
+			slices.Contains(placement.ClaimsOf(other), claim) {
 			return true
 		}
 	}

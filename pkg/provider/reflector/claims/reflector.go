@@ -156,22 +156,28 @@ func (r *reflector) create(ctx context.Context, local *corev1.PersistentVolumeCl
 	if err != nil || !r.isHere(live) || live.UID != volume.UID || originOf(live) != originOf(volume) {
 		return ignoreNotFound(err)
 	}
+	switch there, err := r.remoteClaims.Get(ctx, local.Name, metav1.GetOptions{}); {
+	case err == nil && forge.IsReflected(there) && isOfVolume(there) && isOfAnother(there, originOf(live)):
+		return r.clean(ctx, local, there, true)
+	case !kerrors.IsNotFound(err):
+		return err // Of a claim that is there the cache will know.
+	}
 	if live.Annotations[v1alpha1.MadeAtAnnotation] == r.provider {
-		// Or the cache does not show the claim yet.
-		_, err := r.remoteClaims.Get(ctx, local.Name, metav1.GetOptions{})
-		if !kerrors.IsNotFound(err) {
-			return err
-		}
 		r.Event(local, corev1.EventTypeWarning, "VolumeLost", fmt.Sprintf("The claim was deleted at provider %s, with its volume. "+
 			"Delete this one too, or remove the annotation %s of PersistentVolume %s to have a new, empty volume made",
 			r.provider, v1alpha1.MadeAtAnnotation, live.Name))
 		return nil
 	}
+	// Before the claim may have data: the broker assigns the volume to no other provider from then on.
+	if live, err = r.mark(ctx, live, v1alpha1.MakingAtAnnotation); err != nil {
+		return err
+	}
 	if err := r.apply(ctx, local, nil); err != nil {
 		return err
 	}
 	r.Event(local, corev1.EventTypeNormal, forge.EventSuccessfulReflection, forge.EventSuccessfulReflectionMsg())
-	return r.markMade(ctx, live)
+	_, err = r.mark(ctx, live, v1alpha1.MadeAtAnnotation)
+	return err
 }
 
 // update sends changes of the claim, such as a larger request, and shows its capacity here.
@@ -183,29 +189,28 @@ func (r *reflector) update(ctx context.Context, local, remote *corev1.Persistent
 	if err := r.apply(ctx, local, remote); err != nil {
 		return err
 	}
-	if err := r.markMade(ctx, volume); err != nil {
+	if _, err := r.mark(ctx, volume, v1alpha1.MadeAtAnnotation); err != nil {
 		return err
 	}
 	has, shown := remote.Status.Capacity[corev1.ResourceStorage], volume.Spec.Capacity[corev1.ResourceStorage]
 	if remote.Status.Phase != corev1.ClaimBound || has.Cmp(shown) <= 0 {
 		return nil
 	}
-	return r.patch(ctx, volume, fmt.Sprintf(`{"spec":{"capacity":{"storage":%q}}}`, has.String()))
+	_, err := r.patch(ctx, volume, fmt.Sprintf(`{"spec":{"capacity":{"storage":%q}}}`, has.String()))
+	return ignoreNotFound(err)
 }
 
-// markMade notes on the volume that its claim is at the provider. The API server answers Conflict if the volume was assigned
-// again meanwhile.
-func (r *reflector) markMade(ctx context.Context, volume *corev1.PersistentVolume) error {
-	if volume.Annotations[v1alpha1.MadeAtAnnotation] == r.provider {
-		return nil
+// mark notes the provider on the volume. The API server answers Conflict if the volume was assigned again meanwhile.
+func (r *reflector) mark(ctx context.Context, volume *corev1.PersistentVolume, annotation string) (*corev1.PersistentVolume, error) {
+	if volume.Annotations[annotation] == r.provider {
+		return volume, nil
 	}
 	return r.patch(ctx, volume, fmt.Sprintf(`{"metadata":{"resourceVersion":%q,"annotations":{%q:%q}}}`,
-		volume.ResourceVersion, v1alpha1.MadeAtAnnotation, r.provider))
+		volume.ResourceVersion, annotation, r.provider))
 }
 
-func (r *reflector) patch(ctx context.Context, volume *corev1.PersistentVolume, change string) error {
-	_, err := r.localVolumes.Patch(ctx, volume.Name, types.MergePatchType, []byte(change), metav1.PatchOptions{})
-	return ignoreNotFound(err)
+func (r *reflector) patch(ctx context.Context, volume *corev1.PersistentVolume, change string) (*corev1.PersistentVolume, error) {
+	return r.localVolumes.Patch(ctx, volume.Name, types.MergePatchType, []byte(change), metav1.PatchOptions{})
 }
 
 // clean deletes a claim at the provider whose PersistentVolume is gone, or was assigned to another provider, or again. Only
