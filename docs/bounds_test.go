@@ -91,7 +91,10 @@ func allBounds(t *testing.T) []bound {
 		{"consumers and providers of a PlacementPolicy", items("consumers"), "", toCaller},
 		{"weights of a PlacementPolicy", items("weights"), "", toCaller},
 		{"filter and score of a PlacementPolicy", characters("filter"), "", toCaller},
-		{"a request to the catalog", fmt.Sprintf("%s of body, %s of URL", bytesOf(middleware.MaxBody), bytesOf(middleware.MaxURL)), "", toCaller},
+		{
+			"a request to the catalog", fmt.Sprintf("%s of body, %s of URL", bytesOf(middleware.MaxBody), bytesOf(middleware.MaxURL)),
+			"", toCaller,
+		},
 	}
 }
 

@@ -277,7 +277,10 @@ func (f *federation) client() client.Client {
 			ObjectMeta: tenant, Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: desired},
 			Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: mapping},
 		}, &offloadingv1beta1.VirtualNode{
-			ObjectMeta: tenant, Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: liqov1beta1.ClusterID(id), Labels: f.labels[id], StorageClasses: f.classes[id]},
+			ObjectMeta: tenant, Spec: offloadingv1beta1.VirtualNodeSpec{
+				ClusterID: liqov1beta1.ClusterID(id), Labels: f.labels[id],
+				StorageClasses: f.classes[id],
+			},
 		})
 	}
 	objects = append(objects, f.claims...)

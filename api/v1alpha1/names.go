@@ -164,7 +164,7 @@ const AddressAnnotation = "brokering.liqo.io/address"
 // names the VirtualNode of the virtual kubelet that renewed it last.
 const RenewedByAnnotation = "brokering.liqo.io/renewed-by"
 
-// VolumeLabel, with the value "true", marks the PersistentVolumes of the broker's Node. Each stands for a volume at the
+// VolumeLabel marks the PersistentVolumes of the broker's Node, with the value "true". Each stands for a volume at the
 // provider in its ProviderLabel: the first pod that uses it decides.
 const VolumeLabel = "brokering.liqo.io/volume"
 

@@ -274,7 +274,7 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	grantController := grants.New(home, known, again)
 	podController := pods.New(pods.Config{
 		Log: cfg.Log, Clock: clk, Client: home, Live: mgr.GetAPIReader(), Tracer: cfg.Tracer,
-		Events:  untrusted.Recorder{EventRecorder: mgr.GetEventRecorderFor("liqo-broker")}, //nolint:staticcheck // The new recorder has no pods' events yet.
+		Events: untrusted.Recorder{EventRecorder: mgr.GetEventRecorderFor("liqo-broker")}, //nolint:staticcheck // The new recorder has no pods' events yet.
 		Metrics: metrics.pods, Guard: required, State: known, Restorer: restorer, Policies: rules,
 		Grants: grantController, Checker: checker, MapsAddresses: mapsAddresses,
 		Sibling: providerController.Sibling, RemoteNamespace: gone.RemoteNamespace,
@@ -325,7 +325,10 @@ func (b *Broker) SetUpControllers(ctx context.Context, mgr manager.Manager) erro
 		Client: b.client, Live: mgr.GetAPIReader(),
 		Writer: &podpatch.Writer{Client: b.client, Clock: clock.RealClock{}, Metrics: b.metrics.pods.Writes()},
 	})
-	controllers := []interface{ SetUp(manager.Manager) error }{b.pods, b.grants, removals, b.checker, b.providers, b.cleaner, b.policies, b.volumes}
+	controllers := []interface{ SetUp(manager.Manager) error }{
+		b.pods, b.grants, removals, b.checker, b.providers, b.cleaner,
+		b.policies, b.volumes,
+	}
 	if b.endpoints != nil {
 		controllers = append(controllers, b.endpoints, b.isolation)
 	}

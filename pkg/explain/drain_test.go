@@ -25,11 +25,14 @@ func TestAPreviewOfADrainCountsThePodsBefore(t *testing.T) {
 	ended.Status.Phase = corev1.PodSucceeded
 	keep := []client.Object{
 		&corev1.PersistentVolumeClaim{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "data"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "data"},
+			Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "pv"},
 		},
 		&corev1.PersistentVolume{
-			ObjectMeta: metav1.ObjectMeta{Name: "pv", Labels: map[string]string{v1alpha1.VolumeLabel: "true", v1alpha1.ProviderLabel: "cheap"},
-				Annotations: map[string]string{v1alpha1.MadeAtAnnotation: "cheap"}},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "pv", Labels: map[string]string{v1alpha1.VolumeLabel: "true", v1alpha1.ProviderLabel: "cheap"},
+				Annotations: map[string]string{v1alpha1.MadeAtAnnotation: "cheap"},
+			},
 			Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{UID: types.UID("data")}},
 		},
 	}

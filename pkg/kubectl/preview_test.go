@@ -55,11 +55,14 @@ func TestPreviewOfADrain(t *testing.T) {
 	objects := append(offloaded("p1", "8"), offloaded("p2", "2")...)
 	s, screen := at(t, interceptor.Funcs{}, append(objects, asking("web-0", "2"), asking("web-1", "2"), keeper, consumers("ns", "c1"),
 		&corev1.PersistentVolumeClaim{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "1"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "1"},
+			Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "pv"},
 		},
 		&corev1.PersistentVolume{
-			ObjectMeta: metav1.ObjectMeta{Name: "pv", Labels: map[string]string{v1alpha1.VolumeLabel: "true", v1alpha1.ProviderLabel: "p1"},
-				Annotations: map[string]string{v1alpha1.MadeAtAnnotation: "p1"}},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "pv", Labels: map[string]string{v1alpha1.VolumeLabel: "true", v1alpha1.ProviderLabel: "p1"},
+				Annotations: map[string]string{v1alpha1.MadeAtAnnotation: "p1"},
+			},
 			Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{UID: "1"}},
 		})...)
 	require.NoError(t, s.PreviewDrain(t.Context(), "broker", []string{"p1"}, outputTable))
@@ -79,7 +82,8 @@ func TestPreviewOfADrain(t *testing.T) {
 	require.NoError(t, json.Unmarshal(screen.text.Bytes(), &departures))
 	require.Len(t, departures, 3)
 	require.Equal(t, explain.Departure{
-		Pod: "ns/db-0", Outcome: explain.Stays, From: "p1", Message: "0/2 provider clusters fit: 1 draining, 1 volume data is at provider p1",
+		Pod: "ns/db-0", Outcome: explain.Stays, From: "p1",
+		Message: "0/2 provider clusters fit: 1 draining, 1 volume data is at provider p1",
 	}, departures[0])
 	require.ErrorContains(t, s.PreviewDrain(t.Context(), "broker", []string{"p3"}, outputTable), "not found")
 }

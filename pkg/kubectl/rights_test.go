@@ -70,8 +70,8 @@ func TestRights(t *testing.T) {
 			func(ctx context.Context, s *Session) error {
 				return s.PreviewDrain(ctx, "broker", []string{"p1"}, outputTable)
 			},
-			"get Namespace, get ProviderCluster, list Namespace, list NamespaceMap, list PlacementPolicy, list Pod, list ProviderCluster, " +
-				"list VirtualNode",
+			"get Namespace, get ProviderCluster, list Namespace, list NamespaceMap, list PlacementPolicy, list Pod, " +
+				"list ProviderCluster, list VirtualNode",
 		},
 		"drain --wait=false": {
 			func(ctx context.Context, s *Session) error {

@@ -33,8 +33,10 @@ func TestClaimsOfAPod(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod"}}
 	require.Empty(t, ClaimsOf(pod))
 	pod.Spec.Volumes = []corev1.Volume{
-		named("b"), {Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
-		{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}, named("a"), named("b"),
+		named("b"),
+		{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
+		{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		named("a"), named("b"),
 	}
 	require.Equal(t, []string{"a", "b", "pod-scratch"}, ClaimsOf(pod))
 }
@@ -74,7 +76,8 @@ func TestVolumesOfAPod(t *testing.T) {
 	scheme, err := apischeme.New()
 	require.NoError(t, err)
 	objects := append(volumes("a", "liqo", ""), volumes("b", "ssd", "p1")...)
-	p := &Policies{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(objects, volumes("c", "liqo", "p1")...)...).Build()}
+	p := &Policies{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(objects, volumes("c", "liqo",
+		"p1")...)...).Build()}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod"}}
 	read := func(policy *v1alpha1.PlacementPolicy) (*scheduler.Volumes, error) {
 		var c Criteria

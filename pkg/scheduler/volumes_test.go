@@ -26,11 +26,14 @@ func TestVolumesAreAtOneProvider(t *testing.T) {
 		"at a provider that does not offer its class any more": {
 			&Volumes{Provider: "p3", Claim: "data"}, []string{"p3"}, "fits",
 		},
-		"at a provider that is gone":    {&Volumes{Provider: "p4", Claim: "data"}, nil, "volume data is at provider p4"},
-		"nowhere yet":                   {&Volumes{Classes: []string{""}}, []string{"p1", "p2"}, "offers no storage class"},
-		"nowhere yet, of a class":       {&Volumes{Classes: []string{"ssd"}}, []string{"p1"}, "offers no storage class ssd"},
-		"nowhere yet, of two classes":   {&Volumes{Classes: []string{"", "disk"}}, []string{"p1", "p2"}, "offers no storage class"},
-		"one at a provider, one is not": {&Volumes{Provider: "p2", Claim: "a", Classes: []string{"ssd"}}, nil, "volume a is at provider p2"},
+		"at a provider that is gone":  {&Volumes{Provider: "p4", Claim: "data"}, nil, "volume data is at provider p4"},
+		"nowhere yet":                 {&Volumes{Classes: []string{""}}, []string{"p1", "p2"}, "offers no storage class"},
+		"nowhere yet, of a class":     {&Volumes{Classes: []string{"ssd"}}, []string{"p1"}, "offers no storage class ssd"},
+		"nowhere yet, of two classes": {&Volumes{Classes: []string{"", "disk"}}, []string{"p1", "p2"}, "offers no storage class"},
+		"one at a provider, one is not": {
+			&Volumes{Provider: "p2", Claim: "a", Classes: []string{"ssd"}}, nil,
+			"volume a is at provider p2",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := asking(func(p *Pod) { p.Volumes = tc.volumes })

@@ -586,7 +586,8 @@ func TestConsumersHaveVolumesAtProviders(t *testing.T) {
 	objects, err := here.RenderedWith(Namespace, values)
 	require.NoError(t, err)
 	offered, plugin := guardOf(t, objects), guard(t)
-	scheduled := claim(set("pvc-1", "spec", "volumeName"), set(map[string]any{"volume.kubernetes.io/selected-node": "liqo-broker"}, "metadata", "annotations"))
+	scheduled := claim(set("pvc-1", "spec", "volumeName"), set(map[string]any{"volume.kubernetes.io/selected-node": "liqo-broker"},
+		"metadata", "annotations"))
 	for name, tc := range map[string]struct {
 		old, new *unstructured.Unstructured
 		because  string
@@ -604,11 +605,16 @@ func TestConsumersHaveVolumesAtProviders(t *testing.T) {
 			nil, claim(set(map[string]any{"kind": "VolumeSnapshot", "name": "s"}, "spec", "dataSource")), "no spec.dataSource",
 		},
 		"selected": {nil, claim(set(map[string]any{}, "spec", "selector")), "spec.selector"},
-		"a chosen Node": {nil, claim(set(
-			map[string]any{"volume.kubernetes.io/selected-node": "worker"}, "metadata", "annotations")), "may not have annotations of volume.kubernetes.io"},
-		"a chosen Node, later": {claim(), claim(set(
-			map[string]any{"volume.beta.kubernetes.io/storage-provisioner": "liqo.io/storage"}, "metadata", "annotations")),
-			"may not have annotations of volume.kubernetes.io"},
+		"a chosen Node": {
+			nil, claim(set(
+				map[string]any{"volume.kubernetes.io/selected-node": "worker"}, "metadata", "annotations")),
+			"may not have annotations of volume.kubernetes.io",
+		},
+		"a chosen Node, later": {
+			claim(), claim(set(
+				map[string]any{"volume.beta.kubernetes.io/storage-provisioner": "liqo.io/storage"}, "metadata", "annotations")),
+			"may not have annotations of volume.kubernetes.io",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			requireRefusal(t, write(t, offered, theKubelet, claims, "", tc.old, tc.new), tc.because)

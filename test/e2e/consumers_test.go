@@ -414,7 +414,10 @@ func (c *chain) offered(ctx context.Context, slice *authv1beta1.ResourceSlice, c
 	if condition == nil || condition.Status != authv1beta1.ResourceSliceConditionAccepted || slice.Status.Resources.Cpu().String() != cpus {
 		return fmt.Errorf("ResourceSlice %s has %v, condition %+v", slice.Name, slice.Status.Resources, condition)
 	}
-	if offered := []liqov1beta1.StorageType{{StorageClassName: liqoClass, Default: true}}; !slices.Equal(slice.Status.StorageClasses, offered) {
+	if offered := []liqov1beta1.StorageType{{
+		StorageClassName: liqoClass,
+		Default:          true,
+	}}; !slices.Equal(slice.Status.StorageClasses, offered) {
 		return fmt.Errorf("ResourceSlice %s offers the storage classes %v", slice.Name, slice.Status.StorageClasses)
 	}
 	return nil

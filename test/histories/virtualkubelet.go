@@ -441,7 +441,8 @@ func (k *virtualKubelet) createThere(ctx context.Context, shadow *offloadingv1be
 // makeClaims notes on the volumes of a pod that their claims are at the provider.
 func (k *virtualKubelet) makeClaims(ctx context.Context, local *corev1.Pod) error {
 	for i := range local.Spec.Volumes {
-		volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-" + local.Spec.Volumes[i].PersistentVolumeClaim.ClaimName}}
+		volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-" +
+			local.Spec.Volumes[i].PersistentVolumeClaim.ClaimName}}
 		err := k.process.request(ctx, k.world.weather, "make "+volume.Name, true, func() error {
 			_, err := k.world.home.update(k.process.name, volume, false, func(fresh object) error {
 				if fresh.GetLabels()[v1alpha1.ProviderLabel] == k.provider.id {

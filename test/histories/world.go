@@ -371,7 +371,10 @@ func (w *world) createVolume(name string) {
 	}
 	w.mustCreate(&corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: "pvc-" + name, Labels: map[string]string{v1alpha1.VolumeLabel: "true"}},
-		Spec:       corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: podNamespace, Name: name, UID: found.GetUID()}},
+		Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{
+			Namespace: podNamespace, Name: name,
+			UID: found.GetUID(),
+		}},
 	})
 }
 

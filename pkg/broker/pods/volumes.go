@@ -150,7 +150,8 @@ func (c *Controller) bindVolumes(ctx context.Context, claims []placement.Claim, 
 			return err
 		}
 		if !claim.IsMade() {
-			c.Events.Eventf(claim.PersistentVolumeClaim, corev1.EventTypeNormal, "VolumeAssigned", "The volume is made at provider %s", provider)
+			c.Events.Eventf(claim.PersistentVolumeClaim, corev1.EventTypeNormal, "VolumeAssigned",
+				"The volume is made at provider %s", provider)
 		} else {
 			c.Events.Eventf(claim.PersistentVolumeClaim, corev1.EventTypeWarning, "VolumeRecreated",
 				"A new, empty volume is made at provider %s; the one at %s is deleted", provider, at)

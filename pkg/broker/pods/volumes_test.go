@@ -90,7 +90,8 @@ func (c *Controller) volumeAt(t *testing.T, claim string) string {
 }
 
 func TestTheFirstPodDecidesWhereAVolumeIs(t *testing.T) {
-	c := newController(t, false, interceptor.Funcs{}, nil, claimNamed("data"), volumeOf("data", ""), claimNamed("logs"), volumeOf("logs", ""),
+	c := newController(t, false, interceptor.Funcs{}, nil, claimNamed("data"), volumeOf("data", ""), claimNamed("logs"),
+		volumeOf("logs", ""),
 		waitingPod("first", using("data")), waitingPod("second", using("data", "logs")), waitingPod("third"))
 	c.know("q1")
 	c.know("r1", func(p *scheduler.Provider) { p.Cordoned = true })
@@ -168,12 +169,15 @@ func TestAPodWaitsForItsVolume(t *testing.T) {
 		objects []client.Object
 		why     string
 	}{
-		"no claim":         {nil, "there is no PersistentVolumeClaim data"},
-		"unbound":          {[]client.Object{unbound}, "PersistentVolumeClaim data is not bound"},
-		"no volume":        {[]client.Object{claimNamed("data")}, "bound to a volume of this cluster"},
-		"a volume here":    {[]client.Object{claimNamed("data"), local}, "bound to a volume of this cluster"},
-		"another claim's":  {[]client.Object{claimNamed("data"), otherUID}, "bound to a volume of this cluster"},
-		"two providers":    {[]client.Object{claimNamed("data"), volumeOf("data", "q"), claimNamed("b"), volumeOf("b", "r")}, "are at different providers, r and q"},
+		"no claim":        {nil, "there is no PersistentVolumeClaim data"},
+		"unbound":         {[]client.Object{unbound}, "PersistentVolumeClaim data is not bound"},
+		"no volume":       {[]client.Object{claimNamed("data")}, "bound to a volume of this cluster"},
+		"a volume here":   {[]client.Object{claimNamed("data"), local}, "bound to a volume of this cluster"},
+		"another claim's": {[]client.Object{claimNamed("data"), otherUID}, "bound to a volume of this cluster"},
+		"two providers": {
+			[]client.Object{claimNamed("data"), volumeOf("data", "q"), claimNamed("b"), volumeOf("b", "r")},
+			"are at different providers, r and q",
+		},
 		"another provider": {[]client.Object{claimNamed("data"), volumeOf("data", "r")}, "volume data is at provider r"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -221,7 +225,10 @@ func TestADrainLeavesPodsWithVolumes(t *testing.T) {
 		"claim not there": {v1alpha1.VolumesRecreate, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			policy := &v1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "policy"}, Spec: v1alpha1.PlacementPolicySpec{Volumes: tc.mode}}
+			policy := &v1alpha1.PlacementPolicy{
+				ObjectMeta: metav1.ObjectMeta{Name: "policy"},
+				Spec:       v1alpha1.PlacementPolicySpec{Volumes: tc.mode},
+			}
 			pod := assignedPod(corev1.PodRunning, using("data"))
 			c := newController(t, false, interceptor.Funcs{}, nil, append(tc.claims, pod, policy, virtualNodeOf("q", "q1"))...)
 			c.know("r1")
@@ -306,7 +313,8 @@ func TestAVolumeThatWasNotMadeFollowsTheOthers(t *testing.T) {
 		}), "r"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newController(t, false, interceptor.Funcs{}, nil, claimNamed("own"), unmade.DeepCopy(), claimNamed("shared"), volumeOf("shared", "q"),
+			c := newController(t, false, interceptor.Funcs{}, nil, claimNamed("own"), unmade.DeepCopy(), claimNamed("shared"),
+				volumeOf("shared", "q"),
 				waitingPod("pod", using("own", "shared")), tc.other)
 			c.know("q1")
 			c.know("r1")
@@ -319,7 +327,10 @@ func TestAVolumeThatWasNotMadeFollowsTheOthers(t *testing.T) {
 
 // Volumes are recreated only when their provider cannot run the pod any more, and no other pod uses them.
 func TestWhenVolumesAreRecreated(t *testing.T) {
-	policy := &v1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "policy"}, Spec: v1alpha1.PlacementPolicySpec{Volumes: v1alpha1.VolumesRecreate}}
+	policy := &v1alpha1.PlacementPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "policy"},
+		Spec:       v1alpha1.PlacementPolicySpec{Volumes: v1alpha1.VolumesRecreate},
+	}
 	full := func(p *scheduler.Provider) { p.Slices[0].Granted = resources.Amounts{} }
 	for name, tc := range map[string]struct {
 		change    func(*scheduler.Provider)
@@ -329,17 +340,21 @@ func TestWhenVolumesAreRecreated(t *testing.T) {
 		other     *corev1.Pod
 		recreated bool
 	}{
-		"cordoned":                      {change: func(p *scheduler.Provider) { p.Cordoned = true }},
-		"full":                          {change: full},
-		"not ready":                     {change: func(p *scheduler.Provider) { p.Ready = false }},
-		"drained":                       {draining: true, recreated: true},
-		"gone":                          {gone: true, unknown: true, recreated: true},
-		"not known yet":                 {unknown: true},
-		"drained, used by another pod":  {draining: true, other: waitingPod("other", using("data"))},
-		"drained, used by an ended pod": {draining: true, recreated: true, other: waitingPod("other", using("data"), func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })},
+		"cordoned":                     {change: func(p *scheduler.Provider) { p.Cordoned = true }},
+		"full":                         {change: full},
+		"not ready":                    {change: func(p *scheduler.Provider) { p.Ready = false }},
+		"drained":                      {draining: true, recreated: true},
+		"gone":                         {gone: true, unknown: true, recreated: true},
+		"not known yet":                {unknown: true},
+		"drained, used by another pod": {draining: true, other: waitingPod("other", using("data"))},
+		"drained, used by an ended pod": {draining: true, recreated: true, other: waitingPod("other", using("data"),
+			func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })},
 	} {
 		t.Run(name, func(t *testing.T) {
-			objects := []client.Object{claimNamed("data"), volumeOf("data", "r"), waitingPod("pod", using("data"), asks("1")), policy.DeepCopy()}
+			objects := []client.Object{
+				claimNamed("data"), volumeOf("data", "r"), waitingPod("pod", using("data"), asks("1")),
+				policy.DeepCopy(),
+			}
 			if tc.other != nil {
 				objects = append(objects, tc.other)
 			}

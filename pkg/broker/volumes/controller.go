@@ -150,7 +150,9 @@ func (c *Controller) volumeOf(claim *corev1.PersistentVolumeClaim, class *storag
 		},
 		Spec: corev1.PersistentVolumeSpec{
 			StorageClassName: class.Name, AccessModes: claim.Spec.AccessModes, VolumeMode: claim.Spec.VolumeMode,
-			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage]},
+			Capacity: corev1.ResourceList{
+				corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage],
+			},
 			PersistentVolumeReclaimPolicy: policy,
 			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: placeholder}},
 			ClaimRef: &corev1.ObjectReference{

@@ -86,7 +86,10 @@ func TestAVolumeIsMadeForTheNode(t *testing.T) {
 		StorageClassName: "liqo", AccessModes: claim().Spec.AccessModes, VolumeMode: claim().Spec.VolumeMode, Capacity: amount("1Gi"),
 		PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
 		PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp/liqo-placeholder"}},
-		ClaimRef:                      &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: "ns", Name: "data", UID: "1"},
+		ClaimRef: &corev1.ObjectReference{
+			Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: "ns",
+			Name: "data", UID: "1",
+		},
 		NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "kubernetes.io/hostname", Operator: "In", Values: []string{"broker"}}},
 		}}}},
@@ -100,8 +103,10 @@ func TestNoVolumeIsMade(t *testing.T) {
 		class *storagev1.StorageClass
 		event string
 	}{
-		"no node yet":     {claim(func(c *corev1.PersistentVolumeClaim) { c.Annotations = nil }), class(), ""},
-		"another node":    {claim(func(c *corev1.PersistentVolumeClaim) { c.Annotations["volume.kubernetes.io/selected-node"] = "n" }), class(), ""},
+		"no node yet": {claim(func(c *corev1.PersistentVolumeClaim) { c.Annotations = nil }), class(), ""},
+		"another node": {claim(func(c *corev1.PersistentVolumeClaim) {
+			c.Annotations["volume.kubernetes.io/selected-node"] = "n"
+		}), class(), ""},
 		"bound":           {claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "v" }), class(), ""},
 		"another's class": {claim(), class(func(c *storagev1.StorageClass) { c.Provisioner = "csi" }), ""},
 		"made at once":    {claim(), class(func(c *storagev1.StorageClass) { c.VolumeBindingMode = nil }), ""},
@@ -137,7 +142,10 @@ func TestAClaimShowsItsExpandedVolume(t *testing.T) {
 	})
 	volume := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Labels: map[string]string{v1alpha1.VolumeLabel: "true"}},
-		Spec:       corev1.PersistentVolumeSpec{Capacity: amount("3Gi"), ClaimRef: &corev1.ObjectReference{Namespace: "ns", Name: "data", UID: "1"}},
+		Spec: corev1.PersistentVolumeSpec{Capacity: amount("3Gi"), ClaimRef: &corev1.ObjectReference{
+			Namespace: "ns",
+			Name:      "data", UID: "1",
+		}},
 	}
 	c := newController(t, bound, volume)
 	require.Equal(t, []ctrl.Request{request}, claimOf(t.Context(), volume))

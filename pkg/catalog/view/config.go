@@ -48,8 +48,8 @@ func (c Config) withDefaults() Config {
 }
 
 // CacheOptions are the options of the cache that a View reads. It has only the pods of the node, and of those only the
-// metadata, the requests, the constraints, the claims and the status. A read of a kind without an informer, such as Secrets, is an error: otherwise
-// it would start an informer and fill the memory.
+// metadata, the requests, the constraints, the claims and the status. A read of a kind without an informer, such as
+// Secrets, is an error: otherwise it would start an informer and fill the memory.
 func CacheOptions(node string) cache.Options {
 	return cache.Options{
 		DefaultTransform: trim,
@@ -77,8 +77,8 @@ func trimMeta(object metav1.Object) {
 	delete(object.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
 }
 
-// trimPod keeps only the requests, the constraints and the claims of the spec: environments have secrets of consumers, which a process that answers
-// anonymous callers must not have.
+// trimPod keeps only the requests, the constraints and the claims of the spec: environments have secrets of consumers,
+// which a process that answers anonymous callers must not have.
 func trimPod(in any) (any, error) {
 	pod, ok := in.(*corev1.Pod)
 	if !ok {

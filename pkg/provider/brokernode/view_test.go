@@ -73,7 +73,8 @@ func TestPodsOfAnUnreachableProviderAreNotReady(t *testing.T) {
 		shown := ShowUnreachable(marked(value), remote)
 		require.Equal(t, []corev1.PodCondition{
 			before.Status.Conditions[0],
-			{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ProviderUnreachable", LastTransitionTime: at,
+			{
+				Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ProviderUnreachable", LastTransitionTime: at,
 				Message: "the provider cluster cannot be reached",
 			},
 		}, shown.Status.Conditions)

@@ -121,8 +121,8 @@ func (r *Record) judgeUnbound(pod *corev1.Pod, pods []*corev1.Pod) string {
 }
 
 // Untrue returns the waiting pods whose reason is wrong when everything has settled: the only true reasons are
-// insufficient capacity, another pod that the pod must not be with, and its volume at a provider. The broker writes reasons later than it decides.
-// The text after a semicolon describes an earlier state.
+// insufficient capacity, another pod that the pod must not be with, and its volume at a provider. The broker writes reasons
+// later than it decides. The text after a semicolon describes an earlier state.
 func (r *Record) Untrue() string {
 	var faults []string
 	for _, pod := range latestPods(r.Home.Pods) {

@@ -30,7 +30,8 @@ func (r *Record) judgeVolumes() (faults []string) {
 			case used[claim] == "":
 				used[claim] = p.ID
 			case used[claim] != p.ID:
-				faults = append(faults, fmt.Sprintf("%s uses claim %s at %s, whose volume is at %s", c.Object().GetName(), claim, p.ID, used[claim]))
+				faults = append(faults, fmt.Sprintf("%s uses claim %s at %s, whose volume is at %s", c.Object().GetName(), claim,
+					p.ID, used[claim]))
 			}
 		}
 	}

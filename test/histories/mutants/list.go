@@ -66,10 +66,14 @@ func mutants() []mutant {
 		{"a pod that is gone keeps its room", pods, "\tf.forget(known)\n\treturn true", "\treturn true"},
 		{"a pod that leaves takes no room", move, `c.State.ObserveAssigned(pod, from) // It`, `c.State.ObserveLeft(pod, from) // It`},
 		{
-			"a deleted pod that is nowhere is not ended", controller, "case pod.DeletionTimestamp != nil:\n\t\treturn ctrl.Result{}, c.finalize(ctx, pod)",
+			"a deleted pod that is nowhere is not ended", controller,
+			"case pod.DeletionTimestamp != nil:\n\t\treturn ctrl.Result{}, c.finalize(ctx, pod)",
 			"case pod.DeletionTimestamp != nil:\n\t\treturn ctrl.Result{}, nil",
 		},
-		{"a namespace that is not known counts as removed", move, "case !at.mapped:\n\t\treturn leavingRecheck, false, nil", "case !at.mapped:\n\t\treturn 0, false, nil"},
+		{
+			"a namespace that is not known counts as removed", move, "case !at.mapped:\n\t\treturn leavingRecheck, false, nil",
+			"case !at.mapped:\n\t\treturn 0, false, nil",
+		},
 		{"what the last provider reported stays on a pod that leaves", "pkg/broker/pods/status.go", `if status := &pod.Status; len(conditions) == 1 &&`, `if status := &pod.Status; true || len(conditions) == 1 &&`},
 		{"an unanswered pod that is deleted is not waited for", move, `case !answer.Known || !at.pod.Settled:`, `case false:`},
 		{
@@ -82,7 +86,10 @@ func mutants() []mutant {
 			`Type: corev1.NodeReady, Status: map[bool]corev1.ConditionStatus{true: "True", false: "False"}[usable > 0],`,
 		},
 		{"the Node stays cordoned when providers take pods again", node, `case !wanted && marked:`, `case marked && false:`},
-		{"a write that uncordons the Node and fails counts as done", node, "if err == nil {\n\t\tn.cordoned = &wanted", "if n.cordoned = &wanted; err == nil {\n\t\tn.cordoned = &wanted"},
+		{
+			"a write that uncordons the Node and fails counts as done", node, "if err == nil {\n\t\tn.cordoned = &wanted",
+			"if n.cordoned = &wanted; err == nil {\n\t\tn.cordoned = &wanted",
+		},
 		{"pods that wait keep others from the Node", federation, `room.Add(p.requests)`, `_ = p.requests`},
 		{"the Node hides the room of pods at providers that are not usable", federation, `room.Add(roomAt(nil, load))`, `_ = load`},
 		{"the Node does not show the room of ended pods as taken", federation, `room.Sub(load.Ended)`, ``},

@@ -43,8 +43,9 @@ func (o *Offers) Install(f *pflag.FlagSet) {
 		"An ingress class offered to consumers, the default one as NAME;default; may be repeated")
 	f.Var(&o.LoadBalancerClasses, "offer-load-balancer-class",
 		"A load balancer class offered to consumers, the default one as NAME;default; may be repeated")
-	f.Var(&o.StorageClasses, "offer-storage-class", "A storage class of this cluster, of the provisioner liqo.io/storage, offered to consumers "+
-		"for volumes at the providers, the default one as NAME;default; may be repeated")
+	f.Var(&o.StorageClasses, "offer-storage-class",
+		"A storage class of this cluster, of the provisioner liqo.io/storage, offered to consumers "+
+			"for volumes at the providers, the default one as NAME;default; may be repeated")
 }
 
 // Validate adds the faults.

@@ -39,11 +39,14 @@ func TestAClaimSucceedsAnotherOfItsName(t *testing.T) {
 		fails         string
 		gone          bool
 	}{
-		"none":                            {},
-		"its own":                         {there: of("2"), cached: of("2")},
-		"of Liqo, which writes no UID":    {there: ofLiqo, cached: ofLiqo},
-		"an earlier one":                  {there: of("1"), cached: of("1"), fails: "an earlier claim data is being deleted", gone: true},
-		"one that ends":                   {there: ending("1"), cached: ending("1"), fails: "an earlier claim data is being deleted", gone: true},
+		"none":                         {},
+		"its own":                      {there: of("2"), cached: of("2")},
+		"of Liqo, which writes no UID": {there: ofLiqo, cached: ofLiqo},
+		"an earlier one":               {there: of("1"), cached: of("1"), fails: "an earlier claim data is being deleted", gone: true},
+		"one that ends": {
+			there: ending("1"), cached: ending("1"),
+			fails: "an earlier claim data is being deleted", gone: true,
+		},
 		"one that ends, not in the cache": {there: ending("1"), fails: "an earlier claim data is being deleted"},
 		"of a volume of the broker's Node": {
 			there: of("pvc-1/then"), cached: of("pvc-1/then"), fails: "belongs to a volume of the broker's Node",

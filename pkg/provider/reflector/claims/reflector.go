@@ -225,7 +225,8 @@ func (r *reflector) clean(ctx context.Context, local, remote *corev1.PersistentV
 	if err == nil && (volume.Labels[v1alpha1.ProviderLabel] == "" || r.isHere(volume) && originOf(volume) == origin) {
 		if wanted {
 			r.Event(local, corev1.EventTypeWarning, forge.EventFailedReflection, fmt.Sprintf("An earlier claim of this name is kept at "+
-				"provider %s by PersistentVolume %s: use another name, or delete that one if its data are not needed", r.provider, volume.Name))
+				"provider %s by PersistentVolume %s: use another name, or delete that one if its data are not needed", r.provider,
+				volume.Name))
 		}
 		return nil
 	}

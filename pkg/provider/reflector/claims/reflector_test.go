@@ -34,8 +34,9 @@ func localClaim(uid string) *corev1.PersistentVolumeClaim {
 			Annotations: map[string]string{"volume.kubernetes.io/selected-node": "broker"},
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{
-			VolumeName: "pvc-" + uid, StorageClassName: ptr.To("liqo"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod},
-			Resources: corev1.VolumeResourceRequirements{Requests: gib("1Gi")},
+			VolumeName: "pvc-" + uid, StorageClassName: ptr.To("liqo"),
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod},
+			Resources:   corev1.VolumeResourceRequirements{Requests: gib("1Gi")},
 		},
 	}
 }
@@ -48,7 +49,10 @@ func gib(amount string) corev1.ResourceList {
 func volume(uid, provider string) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "pvc-" + uid, UID: types.UID("of-" + uid), Labels: map[string]string{v1alpha1.VolumeLabel: "true", v1alpha1.ProviderLabel: provider},
+			Name: "pvc-" + uid, UID: types.UID("of-" + uid), Labels: map[string]string{
+				v1alpha1.VolumeLabel:   "true",
+				v1alpha1.ProviderLabel: provider,
+			},
 		},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity: gib("1Gi"), ClaimRef: &corev1.ObjectReference{Namespace: "ns", Name: "data", UID: types.UID(uid)},
@@ -78,7 +82,10 @@ func remoteClaim(uid string) *corev1.PersistentVolumeClaim {
 			Namespace: "ns-there", Name: "data", UID: "there", Labels: forge.ReflectionLabels(),
 			Annotations: map[string]string{v1alpha1.ClaimOriginAnnotation: origin},
 		},
-		Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To("disk"), Resources: corev1.VolumeResourceRequirements{Requests: gib("1Gi")}},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: ptr.To("disk"),
+			Resources:        corev1.VolumeResourceRequirements{Requests: gib("1Gi")},
+		},
 	}
 }
 
@@ -99,7 +106,8 @@ func newWorld(t *testing.T, here, hidden, there []runtime.Object) *world {
 	}
 	local, remote := factory(fake.NewClientset(here...)), factory(w.there)
 	w.NamespacedReflector = Namespaced("p", "disk")(&options.NamespacedOpts{
-		LocalNamespace: "ns", RemoteNamespace: "ns-there", LocalClient: w.here, RemoteClient: w.there, LocalFactory: local, RemoteFactory: remote,
+		LocalNamespace: "ns", RemoteNamespace: "ns-there", LocalClient: w.here, RemoteClient: w.there, LocalFactory: local,
+		RemoteFactory:    remote,
 		EventBroadcaster: broadcaster{recorder: w.events}, Ready: func() bool { return true }, ForgingOpts: &forge.ForgingOpts{},
 		HandlerFactory: func(options.Keyer, ...options.EventFilter) cache.ResourceEventHandler {
 			return cache.ResourceEventHandlerFuncs{}
@@ -137,13 +145,22 @@ func TestAClaimIsMadeWhereItsVolumeIs(t *testing.T) {
 		is                  bool
 		event               string
 	}{
-		"at this provider":                 {here: []runtime.Object{localClaim("1"), volume("1", "p")}, is: true, event: "SuccessfulReflection"},
-		"at another":                       {here: []runtime.Object{localClaim("1"), volume("1", "q")}},
-		"at none yet":                      {here: []runtime.Object{localClaim("1"), volume("1", "")}},
-		"not bound to it yet":              {here: []runtime.Object{localClaim("1"), volume("2", "p")}},
-		"made before, and deleted there":   {here: []runtime.Object{localClaim("1"), made(volume("1", "p"), "p")}, event: "VolumeLost"},
-		"made before at another":           {here: []runtime.Object{localClaim("1"), made(volume("1", "p"), "q")}, is: true, event: "SuccessfulReflection"},
-		"a claim of somebody else's there": {here: []runtime.Object{localClaim("1"), volume("1", "p")}, there: []runtime.Object{func() runtime.Object { c := remoteClaim(""); c.Labels = nil; return c }()}, is: true, event: "already exists"},
+		"at this provider": {
+			here: []runtime.Object{localClaim("1"), volume("1", "p")}, is: true,
+			event: "SuccessfulReflection",
+		},
+		"at another":                     {here: []runtime.Object{localClaim("1"), volume("1", "q")}},
+		"at none yet":                    {here: []runtime.Object{localClaim("1"), volume("1", "")}},
+		"not bound to it yet":            {here: []runtime.Object{localClaim("1"), volume("2", "p")}},
+		"made before, and deleted there": {here: []runtime.Object{localClaim("1"), made(volume("1", "p"), "p")}, event: "VolumeLost"},
+		"made before at another": {
+			here: []runtime.Object{localClaim("1"), made(volume("1", "p"), "q")}, is: true,
+			event: "SuccessfulReflection",
+		},
+		"a claim of somebody else's there": {
+			here:  []runtime.Object{localClaim("1"), volume("1", "p")},
+			there: []runtime.Object{func() runtime.Object { c := remoteClaim(""); c.Labels = nil; return c }()}, is: true, event: "already exists",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, tc.here, tc.hidden, tc.there)
@@ -158,7 +175,8 @@ func TestAClaimIsMadeWhereItsVolumeIs(t *testing.T) {
 			if tc.event != "SuccessfulReflection" {
 				return
 			}
-			require.Equal(t, map[string]string{v1alpha1.ClaimOriginAnnotation: "pvc-1/", consts.RemotePVCStorageClassAnnotKey: ""}, got.Annotations,
+			require.Equal(t, map[string]string{v1alpha1.ClaimOriginAnnotation: "pvc-1/", consts.RemotePVCStorageClassAnnotKey: ""},
+				got.Annotations,
 				"those of controllers here are omitted")
 			require.Equal(t, "db", got.Labels["app"])
 			require.True(t, forge.IsReflected(got))
@@ -195,7 +213,8 @@ func TestAClaimIsDeletedWithItsVolume(t *testing.T) {
 		"an administrator took it away":             {here: []runtime.Object{localClaim("1"), volume("1", "")}, is: true},
 		"a later claim of the name":                 {here: []runtime.Object{localClaim("2"), volume("2", "p")}},
 		"a later claim, the earlier volume is kept": {
-			here: []runtime.Object{localClaim("2"), volume("2", "p"), volume("1", "p")}, is: true, event: "is kept at provider p by PersistentVolume pvc-1",
+			here: []runtime.Object{localClaim("2"), volume("2", "p"), volume("1", "p")}, is: true,
+			event: "is kept at provider p by PersistentVolume pvc-1",
 		},
 		"a later claim at another provider": {here: []runtime.Object{localClaim("2"), volume("2", "q")}},
 	} {
@@ -227,7 +246,8 @@ func TestAClaimIsNotDeletedUnlessItIsCertain(t *testing.T) {
 // A claim that is there keeps the fields that cannot change, whatever its user writes later.
 func TestAClaimKeepsItsClass(t *testing.T) {
 	changed := localClaim("1")
-	changed.Annotations[consts.RemotePVCStorageClassAnnotKey], changed.Annotations[consts.RemotePVCAccessModeAnnotKey] = "ssd", "ReadWriteMany"
+	changed.Annotations[consts.RemotePVCStorageClassAnnotKey], changed.Annotations[consts.RemotePVCAccessModeAnnotKey] = "ssd",
+		"ReadWriteMany"
 	there := remoteClaim("1")
 	there.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	w := newWorld(t, []runtime.Object{changed, volume("1", "p")}, nil, []runtime.Object{there})
