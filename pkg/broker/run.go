@@ -274,7 +274,7 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	grantController := grants.New(home, known, again)
 	podController := pods.New(pods.Config{
 		Log: cfg.Log, Clock: clk, Client: home, Live: mgr.GetAPIReader(), Tracer: cfg.Tracer,
-		Events: untrusted.Recorder{EventRecorder: mgr.GetEventRecorderFor("liqo-broker")}, //nolint:staticcheck // The new recorder has no pods' events yet.
+		Events:  untrusted.Recorder{EventRecorder: mgr.GetEventRecorderFor("liqo-broker")}, //nolint:staticcheck // The new recorder has no pods' events yet.
 		Metrics: metrics.pods, Guard: required, State: known, Restorer: restorer, Policies: rules,
 		Grants: grantController, Checker: checker, MapsAddresses: mapsAddresses,
 		Sibling: providerController.Sibling, RemoteNamespace: gone.RemoteNamespace,
