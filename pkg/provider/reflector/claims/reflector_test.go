@@ -159,7 +159,8 @@ func TestAClaimIsMadeWhereItsVolumeIs(t *testing.T) {
 		},
 		"a claim of somebody else's there": {
 			here:  []runtime.Object{localClaim("1"), volume("1", "p")},
-			there: []runtime.Object{func() runtime.Object { c := remoteClaim(""); c.Labels = nil; return c }()}, is: true, event: "already exists",
+			there: []runtime.Object{func() runtime.Object { c := remoteClaim(""); c.Labels = nil; return c }()},
+			is:    true, event: "already exists",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
