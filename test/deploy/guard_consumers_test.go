@@ -362,16 +362,15 @@ func TestConsumersChooseNoLoadBalancerClass(t *testing.T) {
 	requireRefusal(t, write(t, guardOf(t, objects), theKubelet, services, "", nil, of("internal")), refused)
 }
 
-// This cluster would create a volume for a claim.
-func TestConsumersHaveNoVolumesOfThisCluster(t *testing.T) {
-	claims := corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")
-	claim := func(changes ...func(map[string]any)) *unstructured.Unstructured {
+// claimOf returns a function that makes claims, in an offloaded namespace, for a volume of a class and a size.
+func claimOf(class, size string) func(changes ...func(map[string]any)) *unstructured.Unstructured {
+	return func(changes ...func(map[string]any)) *unstructured.Unstructured {
 		o := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "v1", "kind": "PersistentVolumeClaim",
 			// The API server has added the finalizer.
 			"metadata": map[string]any{"name": "data", "namespace": offloaded, "finalizers": []any{"kubernetes.io/pvc-protection"}},
 			"spec": map[string]any{
-				"storageClassName": "premium", "resources": map[string]any{"requests": map[string]any{"storage": "500Ti"}},
+				"storageClassName": class, "resources": map[string]any{"requests": map[string]any{"storage": size}},
 			},
 		}}
 		for _, change := range changes {
@@ -379,6 +378,12 @@ func TestConsumersHaveNoVolumesOfThisCluster(t *testing.T) {
 		}
 		return o
 	}
+}
+
+// This cluster would create a volume for a claim.
+func TestConsumersHaveNoVolumesOfThisCluster(t *testing.T) {
+	claims := corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")
+	claim := claimOf("premium", "500Ti")
 	chosen := claim(set("pv-of-another", "spec", "volumeName"))
 	without, plugin, with := unguarded(t, "liqo-broker-exposure", "liqo-broker-shadowpods"), guard(t), guardWith(t, "volumes", true)
 	for name, tc := range map[string]struct {
@@ -568,19 +573,7 @@ func TestQuantitiesOfShadowPodsThatTakeForeverAreRefused(t *testing.T) {
 // could choose one whose disks this cluster provisions.
 func TestConsumersHaveVolumesAtProviders(t *testing.T) {
 	claims := corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")
-	claim := func(changes ...func(map[string]any)) *unstructured.Unstructured {
-		o := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-			"metadata": map[string]any{"name": "data", "namespace": offloaded, "finalizers": []any{"kubernetes.io/pvc-protection"}},
-			"spec": map[string]any{
-				"storageClassName": "liqo", "resources": map[string]any{"requests": map[string]any{"storage": "1Gi"}},
-			},
-		}}
-		for _, change := range changes {
-			change(o.Object)
-		}
-		return o
-	}
+	claim := claimOf("liqo", "1Gi")
 	values := Values(All)
 	values["broker"] = map[string]any{"extraArgs": []any{"--offer-storage-class=liqo;default", "--offer-storage-class=ssd"}}
 	objects, err := here.RenderedWith(Namespace, values)

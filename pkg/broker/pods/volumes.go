@@ -76,12 +76,13 @@ func (c *Controller) isLost(ctx context.Context, provider string, rules *placeme
 // Nowhere reports whether the volume of a claim may be made at another provider: it was not made, and no other pod is at
 // its provider; or its provider is lost, and no other pod uses it. It is a placement.Policies' Nowhere.
 func (c *Controller) Nowhere(ctx context.Context, pod *corev1.Pod, claim *placement.Claim, rules *placement.Rules) (bool, error) {
-	if made := claim.IsMade(); made {
+	made := claim.IsMade()
+	if made {
 		if lost, err := c.isLost(ctx, claim.Provider(), rules); err != nil || !lost {
 			return false, err
 		}
 	}
-	shared, err := c.sharesClaim(ctx, pod, claim.Name, !claim.IsMade())
+	shared, err := c.sharesClaim(ctx, pod, claim.Name, !made)
 	return !shared, err
 }
 
