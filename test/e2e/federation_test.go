@@ -251,13 +251,23 @@ func allRunning(ctx context.Context, c *sandbox.Cluster, namespace string, n int
 		if list[i].Status.Phase == corev1.PodRunning && podReady(&list[i]) {
 			running++
 		} else {
-			why = fmt.Sprintf("; %s is %s on %q", list[i].Name, list[i].Status.Phase, list[i].Spec.NodeName)
+			why = fmt.Sprintf("; %s is %s on %q%s", list[i].Name, list[i].Status.Phase, list[i].Spec.NodeName, falseConditions(&list[i]))
 		}
 	}
 	if running != n || len(list) != n {
 		return fmt.Errorf("%s %s: %d of %d pods run, want %d%s", c.Name, namespace, running, len(list), n, why)
 	}
 	return nil
+}
+
+// falseConditions returns what the conditions of a pod that are not True say.
+func falseConditions(p *corev1.Pod) (says string) {
+	for _, c := range p.Status.Conditions {
+		if c.Status != corev1.ConditionTrue && c.Message != "" {
+			says += fmt.Sprintf(", %s: %s", c.Type, c.Message)
+		}
+	}
+	return says
 }
 
 func podReady(p *corev1.Pod) bool {
