@@ -39,14 +39,17 @@ func TestAVolumeIsUsedAtOneProvider(t *testing.T) {
 	r.Providers[1].ShadowPods = nil
 	r.Providers[0].Slices = []Slice{{VirtualNode: "p0"}}
 	r.Home.Pods = append(r.Home.Pods, Change{At: time.Unix(2, 0), Before: user("one", "p0"), After: user("one", "")})
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pvc", Labels: map[string]string{v1alpha1.ProviderLabel: "p0"}},
+		Spec:       corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Name: "data"}},
+	}
+	r.Home.Volumes = []Change{{After: volume}}
+	assert.Empty(t, r.judgeVolumes(), "the volume was not made")
+	volume.Annotations = map[string]string{v1alpha1.MadeAtAnnotation: "p0"}
 	assert.Len(t, r.judgeVolumes(), 1, "it leaves its volume")
 	r.Faults = []Fault{{Kind: "part", Provider: "p0", VirtualNode: "p0", From: time.Unix(1, 0), Until: time.Unix(3, 0)}}
 	assert.Empty(t, r.judgeVolumes(), "its VirtualNode is deleted")
 
-	r.Home.Volumes = []Change{{After: &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: "pvc", Labels: map[string]string{v1alpha1.ProviderLabel: "p0"}},
-		Spec:       corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Name: "data"}},
-	}}}
 	assert.Equal(t, "p0", r.volumeAt(user("one", "")))
 	assert.Empty(t, r.volumeAt(pod("ns", "other", "")))
 }
