@@ -234,6 +234,11 @@ func (f *federation) add(text string) {
 				r := &placed.Spec.Containers[i].Resources
 				maps.Copy(r.Requests, r.Limits)
 			}
+		case "ProviderCluster":
+			var pc v1alpha1.ProviderCluster
+			require.NoError(f.t, yaml.UnmarshalStrict([]byte(object), &pc))
+			require.Contains(f.t, f.providers, pc.Name)
+			f.providers[pc.Name].Spec.Prices = pc.Spec.Prices
 		case "PersistentVolumeClaim":
 			var claim corev1.PersistentVolumeClaim
 			require.NoError(f.t, yaml.UnmarshalStrict([]byte(object), &claim))

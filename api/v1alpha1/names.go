@@ -188,6 +188,10 @@ const BrokerNodeLabel = "brokering.liqo.io/broker-node"
 // inner addresses of pods.
 const EndpointIPLabel = "brokering.liqo.io/endpoint"
 
+// PriceLabelPrefix and the name of a resource, with "_" for "/", form the label by which a provider advertises a price; with
+// "currency", the label of its currency.
+const PriceLabelPrefix = "price.brokering.liqo.io/"
+
 // ForConsumersLabel is the label of an IP that an administrator made for all consumers, with the value "true": the gateways let
 // consumers connect to it.
 const ForConsumersLabel = "brokering.liqo.io/for-consumers"

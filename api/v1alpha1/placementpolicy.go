@@ -32,7 +32,7 @@ type PlacementPolicy struct {
 // PlacementPolicySpec is set by an administrator.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.selection) || (has(self.consumers) && size(self.consumers) > 0)",message="a selection needs consumers, whose choice it is"
-// +kubebuilder:validation:XValidation:rule="!has(self.selection) || !(has(self.priority) || has(self.namespaceSelector) || has(self.podSelector) || has(self.providers) || has(self.filter) || has(self.score) || has(self.weights) || has(self.uptimeWindow) || has(self.spread) || has(self.pendingTimeout) || has(self.maxUnavailable) || has(self.volumes))",message="a selection stands alone, with its consumers: put everything else into another policy"
+// +kubebuilder:validation:XValidation:rule="!has(self.selection) || !(has(self.priority) || has(self.namespaceSelector) || has(self.podSelector) || has(self.providers) || has(self.filter) || has(self.score) || has(self.weights) || has(self.uptimeWindow) || has(self.spread) || has(self.pendingTimeout) || has(self.maxUnavailable) || has(self.volumes) || has(self.maxHourlyCost))",message="a selection stands alone, with its consumers: put everything else into another policy"
 // +kubebuilder:validation:XValidation:rule="!has(self.selection) || !has(self.failover) || !(has(self.failover.after) || (has(self.failover.mode) && self.failover.mode == 'Never'))",message="a selection stands alone, with its consumers: put failover into another policy"
 type PlacementPolicySpec struct {
 	// Priority decides between policies that match the same pod: the policy with the highest priority is used.
@@ -111,6 +111,20 @@ type PlacementPolicySpec struct {
 	// +optional
 	// +kubebuilder:validation:Enum=Keep;Recreate
 	Volumes VolumesMode `json:"volumes,omitempty"`
+	// MaxHourlyCost filters the providers at which an hour of the pod costs more, by its requests and the provider's
+	// present prices; and those whose price is unknown or in another currency. Running pods stay when prices rise.
+	// +optional
+	MaxHourlyCost *Money `json:"maxHourlyCost,omitempty"`
+}
+
+// Money is an amount of money.
+type Money struct {
+	Amount Decimal `json:"amount"`
+	// Currency is the code of the currency as in ISO 4217, such as EUR. Not set: prices without a currency, which are
+	// those in attributes.price of providers.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^[A-Z]{3}$`
+	Currency string `json:"currency,omitempty"`
 }
 
 // VolumesMode is whether pods may leave their volumes.

@@ -19,7 +19,7 @@ import (
 // +kubebuilder:printcolumn:name="MEMORY",type=string,JSONPath=`.status.summary.memory`,description="assigned/granted"
 // +kubebuilder:printcolumn:name="UPTIME",type=string,JSONPath=`.status.summary.uptime`,description="over 24 hours"
 // +kubebuilder:printcolumn:name="LATENCY",type=string,JSONPath=`.status.summary.latency`,description="of the API server"
-// +kubebuilder:printcolumn:name="PRICE",type=string,JSONPath=`.spec.attributes.price`
+// +kubebuilder:printcolumn:name="PRICE",type=string,JSONPath=`.status.summary.price`
 // +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="REGION",type=string,JSONPath=`.spec.attributes.region`,priority=1
 // +kubebuilder:printcolumn:name="CORDONED",type=boolean,JSONPath=`.spec.cordoned`,priority=1
@@ -57,7 +57,39 @@ type ProviderClusterSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!('' in self)",message="an attribute needs a name"
 	// +kubebuilder:validation:XValidation:rule="!('price' in self) || self['price'].matches('^[0-9]{1,9}([.][0-9]{1,9})?$')",message="attributes.price must be a decimal number, such as 0.042"
 	Attributes map[string]string `json:"attributes,omitempty"`
+	// Prices are the provider's prices, each list from a time on. Of several lists the one with the latest from that has
+	// passed applies; of equal ones, the last. Without lists, attributes.price is the price of a CPU and hour, in a
+	// currency that has no name.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=24
+	Prices []PriceList `json:"prices,omitempty"`
+	// AcceptAdvertisedPrices lets the provider set its prices, by labels price.brokering.liqo.io/RESOURCE and
+	// price.brokering.liqo.io/currency of its slices ("_" stands for the "/" of a resource). They replace spec.prices. A
+	// provider that advertises low prices attracts pods.
+	// +optional
+	AcceptAdvertisedPrices bool `json:"acceptAdvertisedPrices,omitempty"`
 }
+
+// PriceList has the prices that apply from a time on.
+type PriceList struct {
+	// From is the time from which the prices apply. Not set: they apply before all others.
+	// +optional
+	From *metav1.Time `json:"from,omitempty"`
+	// Currency is the code of the currency as in ISO 4217, such as EUR. Prices in different currencies are not compared.
+	// +kubebuilder:validation:Pattern=`^[A-Z]{3}$`
+	Currency string `json:"currency"`
+	// PerHour has the price of an hour of each resource: of cpu per core, of memory, ephemeral-storage and hugepages per
+	// GiB, of pods per pod, and of any other resource per unit. A resource that is not listed costs nothing.
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=32
+	PerHour map[corev1.ResourceName]Decimal `json:"perHour"`
+}
+
+// Decimal is a number that is not negative, such as 0.042.
+// +kubebuilder:validation:MaxLength=19
+// +kubebuilder:validation:Pattern=`^[0-9]{1,9}([.][0-9]{1,9})?$`
+type Decimal string
 
 // IsEnabled reports whether the broker uses the provider, which is the default.
 func (s *ProviderClusterSpec) IsEnabled() bool { return s.Enabled == nil || *s.Enabled }
@@ -222,6 +254,9 @@ type Summary struct {
 	// Latency is the latency of the API server.
 	// +optional
 	Latency string `json:"latency,omitempty"`
+	// Price is the present price of a CPU and hour, with its currency.
+	// +optional
+	Price string `json:"price,omitempty"`
 }
 
 // ProviderClusterList is a list of ProviderClusters.

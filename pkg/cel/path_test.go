@@ -49,7 +49,7 @@ func TestPathsFindWhatCELFinds(t *testing.T) {
 			p := *kept.currentProvider.Provider
 			p.Labels.Keep()
 			p.Attributes.Keep()
-			kept.SetProvider(&p)
+			kept.SetProvider(&p, kept.currentProvider.cost)
 			var problems []string
 			for _, format := range []string{"%s == %s", "[true].exists(x, %s == %s)"} {
 				for _, vars := range []*Variables{variables(), kept} {
@@ -95,7 +95,7 @@ func TestAPathIsCharged(t *testing.T) {
 	_, err = program.Filter(v)
 	require.NoError(t, err)
 	require.Equal(t, uint64(5), v.spent, "the attribute's three parts, the text, and the comparison")
-	v.SetProvider(&Provider{Attributes: values.NewTexts(map[string]string{"region": string(make([]byte, values.MaxText))})})
+	v.SetProvider(&Provider{Attributes: values.NewTexts(map[string]string{"region": string(make([]byte, values.MaxText))})}, Cost{})
 	v.spent = 0
 	_, err = program.Filter(v)
 	require.NoError(t, err)

@@ -31,7 +31,7 @@ func variables() *Variables {
 		Granted:    fixed{"cpu": 8, "memory": 16 << 30},
 		Assigned:   fixed{"cpu": 2.5, "memory": 4 << 30, "pods": 7},
 		Free:       fixed{"cpu": 5.5, "memory": 12 << 30},
-	})
+	}, Cost{Hourly: 0.06, Currency: "EUR", Known: true})
 	v.SetPod(&Pod{
 		Namespace: "team", Name: "web-0", Consumer: "c1",
 		Labels: values.NewTexts(map[string]string{"app": "web"}), Annotations: values.NewTexts(map[string]string{"note": "10.1.2.3"}),
@@ -42,6 +42,7 @@ func variables() *Variables {
 
 func TestFilter(t *testing.T) {
 	for expression, want := range map[string]bool{
+		"provider.currency == 'EUR' && provider.hourlyCost < 0.1": true,
 		"provider.id == 'q1'":                                                                true,
 		"provider.attributes['region'] == 'eu'":                                              true,
 		"provider.attributes.region in ['us', 'asia']":                                       false,
@@ -122,7 +123,7 @@ func TestWhatDoesNotCompile(t *testing.T) {
 		"bad syntax": {NewFilter, "provider.id ==", []string{`expression "provider.id =="`, "1:15", "Syntax error"}},
 		"an unknown field": {
 			NewFilter, "provider.region == 'eu'",
-			[]string{"1:9", "undefined field 'region'", "provider has attributes, id, kpis, labels, resources"},
+			[]string{"1:9", "undefined field 'region'", "provider has attributes, currency, hourlyCost, id, kpis, labels, resources"},
 		},
 		"an unknown KPI": {
 			NewFilter, "provider.id == 'x' &&\n provider.kpis.latency < 3.0", []string{"2:15", "latencyMilliseconds"},

@@ -19,6 +19,14 @@ type Provider struct {
 	Granted, Assigned, Free values.Amounts
 }
 
+// Cost is the cost of an hour of the pod at the provider.
+type Cost struct {
+	Hourly   float64
+	Currency string
+	// Known is false if the provider has no price.
+	Known bool
+}
+
 // Pod has the values of the variable pod. They are read while expressions run, not before.
 type Pod struct {
 	Namespace, Name, Consumer string
@@ -41,6 +49,7 @@ type (
 	providerValue struct {
 		*Provider
 
+		cost                    Cost
 		granted, assigned, free values.AmountMap
 	}
 	podValue struct {
@@ -61,9 +70,9 @@ func NewVariables() *Variables {
 }
 
 // SetProvider sets the variable provider.
-func (v *Variables) SetProvider(p *Provider) {
+func (v *Variables) SetProvider(p *Provider, cost Cost) {
 	v.currentProvider = providerValue{
-		Provider: p, granted: values.AmountMap{Amounts: p.Granted}, assigned: values.AmountMap{Amounts: p.Assigned},
+		Provider: p, cost: cost, granted: values.AmountMap{Amounts: p.Granted}, assigned: values.AmountMap{Amounts: p.Assigned},
 		free: values.AmountMap{Amounts: p.Free},
 	}
 }
@@ -111,6 +120,8 @@ var (
 		"id":         field(types.StringType, func(of any) (any, bool) { return of.(*providerValue).ID, true }),
 		"labels":     field(textMap, func(of any) (any, bool) { return of.(*providerValue).Labels.OrNone(), true }),
 		"attributes": field(textMap, func(of any) (any, bool) { return of.(*providerValue).Attributes.OrNone(), true }),
+		"hourlyCost": field(types.DoubleType, func(of any) (any, bool) { c := &of.(*providerValue).cost; return c.Hourly, c.Known }),
+		"currency":   field(types.StringType, func(of any) (any, bool) { c := &of.(*providerValue).cost; return c.Currency, c.Known }),
 		"kpis":       {Record: kpisSchema},
 		"resources":  {Record: resourcesSchema},
 	})

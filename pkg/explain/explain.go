@@ -9,7 +9,11 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/price"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
@@ -32,10 +36,14 @@ type Choice struct {
 	Score       int            `json:"score" doc:"0 to 100"`
 	Points      map[string]int `json:"points,omitempty" doc:"By score; their sum is the score of the provider"`
 	Price       *float64       `json:"price,omitempty" doc:"The price of the provider, per CPU and hour"`
+	HourlyCost  *float64       `json:"hourlyCost,omitempty" doc:"The cost of an hour of the pod there; absent if the price is unknown"`
+	Currency    string         `json:"currency,omitempty" doc:"The currency of price and hourlyCost; absent if it has no name"`
 }
 
 // fill sets the verdicts of a decision, which has one for each of the providers.
-func (e *Explanation) fill(d *scheduler.Decision, providers []scheduler.Provider, policy *scheduler.Policy) {
+func (e *Explanation) fill(now time.Time, d *scheduler.Decision, pod *scheduler.Pod, providers []scheduler.Provider,
+	policy *scheduler.Policy,
+) {
 	e.Chosen, e.Message = d.Provider, d.Prospect()
 	if policy != nil {
 		e.Policy = policy.Name
@@ -46,8 +54,12 @@ func (e *Explanation) fill(d *scheduler.Decision, providers []scheduler.Provider
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		choice := Choice{Provider: v.Provider, VirtualNode: v.VirtualNode, Score: v.Total}
-		if price, ok := providers[i].Price(); ok {
-			choice.Price = &price
+		if list := providers[i].Prices.At(now); list != nil {
+			if perCPU, priced := list.PerHour[corev1.ResourceCPU]; priced {
+				choice.Price = &perCPU
+			}
+			cost := list.Hourly(pod.Requests)
+			choice.HourlyCost, choice.Currency = &cost.Value, cost.Currency
 		}
 		if v.Filter != verdict.Passed {
 			choice.Filtered = v.Reason()
@@ -61,6 +73,14 @@ func (e *Explanation) fill(d *scheduler.Decision, providers []scheduler.Provider
 	}
 }
 
+// cost is the cost of an hour of the pod at the provider, for people.
+func (c *Choice) cost() string {
+	if c.HourlyCost == nil {
+		return "-"
+	}
+	return price.Amount{Value: *c.HourlyCost, Currency: c.Currency}.String() + "/h"
+}
+
 // Print writes one line for every provider, and one column for every score with a weight.
 func (e *Explanation) Print(out io.Writer) error { return e.print(out, false) }
 
@@ -69,7 +89,9 @@ func (e *Explanation) PrintWide(out io.Writer) error { return e.print(out, true)
 
 func (e *Explanation) print(out io.Writer, wide bool) error {
 	var scores []string
+	priced := false
 	for _, p := range e.Providers {
+		priced = priced || p.HourlyCost != nil
 		for score := range p.Points {
 			if !slices.Contains(scores, score) {
 				scores = append(scores, score)
@@ -80,6 +102,9 @@ func (e *Explanation) print(out io.Writer, wide bool) error {
 
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	header := append([]string{"provider", "verdict", "score"}, scores...)
+	if priced {
+		header = append(header, "cost")
+	}
 	if wide {
 		header = append(header, "virtual-node")
 	}
@@ -98,6 +123,9 @@ func (e *Explanation) print(out io.Writer, wide bool) error {
 			} else {
 				cells = append(cells, "-")
 			}
+		}
+		if priced {
+			cells = append(cells, p.cost())
 		}
 		if wide {
 			cells = append(cells, cmp.Or(p.VirtualNode, "-"))

@@ -137,8 +137,9 @@ func (e *Explainer) explain(ctx context.Context, out *Explanation, pod *corev1.P
 	if err != nil {
 		return nil, err
 	}
-	decision, providers := s.Decide(e.now(), asked.Pod(pod, namespace), asked.Policy)
-	out.fill(&decision, providers, asked.Policy)
+	now, decided := e.now(), asked.Pod(pod, namespace)
+	decision, providers := s.Decide(now, decided, asked.Policy)
+	out.fill(now, &decision, decided, providers, asked.Policy)
 	why := placement.Condition(pod, v1alpha1.ConditionAssigned)
 	if out.AssignedTo == "" && why != nil && why.Reason == v1alpha1.ReasonBeyondGrant {
 		out.Message += "; waiting: " + why.Message

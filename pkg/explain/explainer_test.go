@@ -352,6 +352,16 @@ func TestAPolicyIsCheckedAsTheCRDDoes(t *testing.T) {
 		"another failover": {
 			spec: v1alpha1.PlacementPolicySpec{Failover: v1alpha1.Failover{Mode: "Maybe"}}, at: "failover.mode",
 		},
+		"a limit of the cost": {
+			spec: v1alpha1.PlacementPolicySpec{MaxHourlyCost: &v1alpha1.Money{Amount: "0.5", Currency: "EUR"}},
+		},
+		"a limit that is no number": {
+			spec: v1alpha1.PlacementPolicySpec{MaxHourlyCost: &v1alpha1.Money{Amount: "little"}}, at: "maxHourlyCost.amount",
+		},
+		"a currency that is none": {
+			spec: v1alpha1.PlacementPolicySpec{MaxHourlyCost: &v1alpha1.Money{Amount: "1", Currency: "euros"}},
+			at:   "maxHourlyCost.currency",
+		},
 		"other volumes": {spec: v1alpha1.PlacementPolicySpec{Volumes: "Move"}, at: "volumes"},
 		"a failover too soon": {
 			spec: v1alpha1.PlacementPolicySpec{Failover: v1alpha1.Failover{After: seconds(4)}}, at: "failover.after",

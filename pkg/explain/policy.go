@@ -11,6 +11,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/price"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
 )
 
@@ -61,6 +62,9 @@ func (e *Explainer) validate(spec *v1alpha1.PlacementPolicySpec) field.ErrorList
 				field.Invalid(at.Child("spread", "topologyKey"), field.OmitValueType{}, "must have 1 to 253 characters"))
 		}
 	}
+	if limit := spec.MaxHourlyCost; limit != nil {
+		faults = append(faults, validateMoney(limit, at.Child("maxHourlyCost"))...)
+	}
 	modes := []v1alpha1.VolumesMode{v1alpha1.VolumesKeep, v1alpha1.VolumesRecreate}
 	if spec.Volumes != "" && !slices.Contains(modes, spec.Volumes) {
 		faults = append(faults, field.NotSupported(at.Child("volumes"), spec.Volumes, modes))
@@ -72,6 +76,17 @@ func (e *Explainer) validate(spec *v1alpha1.PlacementPolicySpec) field.ErrorList
 	}
 	if err := placement.ValidateMaxUnavailable(spec.MaxUnavailable); err != nil {
 		faults = append(faults, field.Invalid(at.Child("maxUnavailable"), spec.MaxUnavailable.String(), err.Error()))
+	}
+	return faults
+}
+
+func validateMoney(money *v1alpha1.Money, at *field.Path) field.ErrorList {
+	var faults field.ErrorList
+	if _, ok := price.Parse(string(money.Amount)); !ok {
+		faults = append(faults, field.Invalid(at.Child("amount"), field.OmitValueType{}, "must be a decimal number, such as 0.042"))
+	}
+	if money.Currency != "" && !price.IsCurrency(money.Currency) {
+		faults = append(faults, field.Invalid(at.Child("currency"), field.OmitValueType{}, "must be a code of ISO 4217, such as EUR"))
 	}
 	return faults
 }

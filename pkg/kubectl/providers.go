@@ -15,6 +15,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/price"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
@@ -72,7 +73,9 @@ func (s *Session) providerColumns() []column {
 		of("Memory", func(pc *v1alpha1.ProviderCluster) string { return cmp.Or(pc.Status.Summary.Memory, unknown) }),
 		of("Uptime", func(pc *v1alpha1.ProviderCluster) string { return cmp.Or(pc.Status.Summary.Uptime, unknown) }),
 		of("Latency", func(pc *v1alpha1.ProviderCluster) string { return cmp.Or(pc.Status.Summary.Latency, unknown) }),
-		of("Price", func(pc *v1alpha1.ProviderCluster) string { return cmp.Or(pc.Spec.Attributes["price"], none) }),
+		of("Price", func(pc *v1alpha1.ProviderCluster) string {
+			return cmp.Or(pc.Status.Summary.Price, price.Of(&pc.Spec, nil).PerCPU(s.Now()), none)
+		}),
 		of("Age", func(pc *v1alpha1.ProviderCluster) string { return age(s.Now(), pc.CreationTimestamp.Time) }),
 		wide("Region", func(pc *v1alpha1.ProviderCluster) string { return cmp.Or(pc.Spec.Region(), none) }),
 		wide("Slices", slicesReady),

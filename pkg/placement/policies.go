@@ -20,6 +20,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
+	"github.com/capacitorset/liqo-broker-vk/pkg/price"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/constraints"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
@@ -285,6 +286,13 @@ func (p *Policies) Compile(policy *v1alpha1.PlacementPolicy) (*scheduler.Policy,
 	errs = append(errs, named("spec.weights", score.ValidateWeights(compiled.Weights)),
 		named("spec.uptimeWindow", score.ValidateUptimeWindow(spec.UptimeWindow)),
 		named("spec.maxUnavailable", ValidateMaxUnavailable(spec.MaxUnavailable)))
+	if spec.MaxHourlyCost != nil {
+		value, ok := price.Parse(string(spec.MaxHourlyCost.Amount))
+		if !ok {
+			errs = append(errs, named("spec.maxHourlyCost.amount", errors.New("must be a decimal number, such as 0.042")))
+		}
+		compiled.MaxHourlyCost = &price.Amount{Value: value, Currency: spec.MaxHourlyCost.Currency}
+	}
 	if spec.Spread != nil {
 		compiled.TopologyKey = spec.Spread.TopologyKey
 	}

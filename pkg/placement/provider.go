@@ -17,6 +17,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/namespacemap"
+	"github.com/capacitorset/liqo-broker-vk/pkg/price"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
@@ -44,6 +45,7 @@ func Provider(pc *v1alpha1.ProviderCluster, virtualNodes []*offloadingv1beta1.Vi
 			}
 		}
 	}
+	p.Prices = price.Of(&pc.Spec, p.Labels)
 	for _, m := range namespaceMaps {
 		for namespace, remote := range m.Spec.DesiredMapping {
 			if why := missing(remote, m.Status.CurrentMapping[namespace].Phase); why != "" {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/price"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
@@ -49,6 +50,7 @@ func TestProvider(t *testing.T) {
 			},
 			want: func(p *scheduler.Provider) {
 				p.Enabled, p.Cordoned, p.Draining, p.Attributes = false, true, true, map[string]string{"price": "1"}
+				p.Prices = price.Lists{{PerHour: map[corev1.ResourceName]float64{corev1.ResourceCPU: 1}}}
 			},
 		},
 		"not ready, with the reason": {

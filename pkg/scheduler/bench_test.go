@@ -14,6 +14,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/price"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
 )
@@ -132,7 +133,8 @@ func benchmarkProvider(i, of int) Provider {
 	return Provider{
 		ID:         fmt.Sprintf("p%04d", i),
 		Labels:     map[string]string{"zone": "z" + strconv.Itoa(i%5), "arch": "amd64", "tier": "gold"},
-		Attributes: map[string]string{"region": []string{"eu", "us"}[i%2], "price": strconv.Itoa(1 + i%7)},
+		Attributes: map[string]string{"region": []string{"eu", "us"}[i%2]},
+		Prices:     price.Lists{{PerHour: prices{"cpu": float64(1 + i%7)}}},
 		Enabled:    true, Ready: true, Namespaces: sets.New("team-a", "team-b", "team-c"),
 		KPIs: kpi.Values{kpi.Uptime24h: share, kpi.LatencyMilliseconds: float64(10 + i%50)},
 		Slices: []Slice{{

@@ -32,7 +32,7 @@ func (s *State) Decide(now time.Time, pod *Pod, policy *Policy) (d Decision) {
 	for i, p := range s.providers {
 		v := &d.Verdicts[i]
 		*v = verdict.Verdict{Provider: p.ID, Several: len(p.slices) > 1}
-		if c.filterProvider(p, v) && c.filterConstraints(p, v) && c.filterVolumes(p, v) && c.filterSlices(p, v) && c.filterCriteria(p, v) {
+		if c.filter(p, v) && c.filterCriteria(p, v) {
 			c.addCandidate(p, v)
 		}
 	}
@@ -58,6 +58,8 @@ type cycle struct {
 	// the scarce resources that the pod requests. perMeasure is one divided by their number.
 	measures   []amounts.Request
 	perMeasure float64
+	// compared are the requests by which costs are compared; nil until they are needed.
+	compared []amounts.Request
 
 	// app has the pods of the pod's application, by load; own is the load in which the pod itself is counted.
 	app map[*load]int
@@ -76,12 +78,16 @@ type cycle struct {
 
 // addCandidate adds a provider that passed all filters, with the inputs of its scores.
 func (c *cycle) addCandidate(p *provider, v *verdict.Verdict) {
-	candidate := score.Candidate{Verdict: v, Measured: &p.measured, Price: p.price, Expression: c.expression}
+	candidate := score.Candidate{Verdict: v, Measured: &p.measured, Expression: c.expression}
 	if c.round.Reads(score.Free) {
 		candidate.Free = c.freeOfProvider(p)
 	}
 	if c.round.Reads(score.App) {
 		candidate.AppPods, candidate.DomainPods = c.appPods(p)
+	}
+	if c.round.Reads(score.Price) {
+		cost := c.comparedCost(p)
+		candidate.Price, candidate.Currency = cost.Value, cost.Currency
 	}
 	if c.round.Reads(score.Preferred) {
 		candidate.Preferred = c.preferred(p)
@@ -105,7 +111,7 @@ func (s *State) newCycle(now time.Time, pod *Pod, policy *Policy) *cycle {
 	}
 	c.perMeasure = 1 / float64(len(c.measures))
 
-	available := score.Free
+	available := score.Free | score.Price
 	if c.policy.Score != nil {
 		available |= score.Expression
 	}

@@ -75,7 +75,7 @@ func (c *cycle) filterCriteria(p *provider, v *verdict.Verdict) bool {
 	if c.trials[trialScore].stopped == maxStopped {
 		return c.tried(trialScore, c.trials[trialScore].last, v)
 	}
-	c.variables.SetProvider(&p.variable)
+	c.variables.SetProvider(&p.variable, c.celCost(p))
 	value, err := c.policy.Score.Score(c.variables)
 	c.expression = verdict.Points(math.Round(value * 1000))
 	return c.tried(trialScore, err, v)
@@ -88,7 +88,7 @@ func (c *cycle) accepts(which int, filter *cel.Program, reason verdict.Filter, p
 	if c.trials[which].stopped == maxStopped {
 		return c.tried(which, c.trials[which].last, v)
 	}
-	c.variables.SetProvider(&p.variable)
+	c.variables.SetProvider(&p.variable, c.celCost(p))
 	accepted, err := filter.Filter(c.variables)
 	if !c.tried(which, err, v) {
 		return false
@@ -116,4 +116,10 @@ func (c *cycle) tried(which int, err error, v *verdict.Verdict) bool {
 	}
 	v.Filter, v.Detail, v.VirtualNode = verdict.Failed, err.Error(), ""
 	return false
+}
+
+// celCost returns the cost of the pod at the provider as expressions see it.
+func (c *cycle) celCost(p *provider) cel.Cost {
+	cost, known := c.hourly(p, c.requests)
+	return cel.Cost{Hourly: cost.Value, Currency: cost.Currency, Known: known}
 }

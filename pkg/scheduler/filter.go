@@ -5,6 +5,11 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
+// filter reports whether the provider passes all filters but the expressions, and chooses one of its slices.
+func (c *cycle) filter(p *provider, v *verdict.Verdict) bool {
+	return c.filterProvider(p, v) && c.filterConstraints(p, v) && c.filterVolumes(p, v) && c.filterCost(p, v) && c.filterSlices(p, v)
+}
+
 // filterProvider reports whether the provider passes the filters of a provider cluster.
 func (c *cycle) filterProvider(p *provider, v *verdict.Verdict) bool {
 	switch {

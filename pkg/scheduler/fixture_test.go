@@ -10,6 +10,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/price"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
 )
@@ -50,6 +51,16 @@ func gpuSliceOf(virtualNode string, milliCPU, bytes, gpus int64) Slice {
 func attributes(pairs ...string) func(*Provider) {
 	return func(p *Provider) { p.Attributes = mapOf(pairs) }
 }
+
+type prices map[corev1.ResourceName]float64
+
+func priced(currency string, of prices) func(*Provider) {
+	return func(p *Provider) { p.Prices = price.Lists{{Currency: currency, PerHour: of}} }
+}
+
+func perCPU(of float64) prices { return prices{corev1.ResourceCPU: of} }
+
+func requesting(of resources.Amounts) func(*Pod) { return func(p *Pod) { p.Requests = of } }
 
 func labelled(pairs ...string) func(*Provider) {
 	return func(p *Provider) { p.Labels = mapOf(pairs) }

@@ -2,9 +2,7 @@ package scheduler
 
 import (
 	"maps"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
@@ -14,9 +12,6 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
-
-// attributePrice is the attribute that holds the provider's price, a decimal number in a unit common to all providers.
-const attributePrice = "price"
 
 // provider is a Provider as the State keeps it, with every value computed that does not depend on a decision.
 type provider struct {
@@ -29,8 +24,6 @@ type provider struct {
 	usable  []*load
 	// measured are the scores of the KPIs.
 	measured score.Measured
-	// price is NaN if it is unknown.
-	price float64
 	// variable is the provider as expressions see it; their resources are those in table.
 	variable cel.Provider
 	table    *amounts.Table
@@ -49,7 +42,7 @@ type slice struct {
 
 func (s *State) newProvider(p Provider) *provider {
 	kept := &provider{
-		Provider: p, filter: providerFilter(&p), measured: score.Measure(p.KPIs), price: priceOf(p.Attributes),
+		Provider: p, filter: providerFilter(&p), measured: score.Measure(p.KPIs),
 	}
 	kept.slices = make([]slice, len(p.Slices))
 	for i, granted := range p.Slices {
@@ -123,20 +116,4 @@ func (p *provider) domain(key string) (string, bool) {
 		value, has = p.Labels[key]
 	}
 	return value, has
-}
-
-// Price returns the provider's price; false if it is unknown or not a decimal number.
-func (p *Provider) Price() (float64, bool) {
-	price := priceOf(p.Attributes)
-	return price, !math.IsNaN(price)
-}
-
-// priceOf returns NaN for a price that is absent, negative, or not a decimal number.
-func priceOf(attributes map[string]string) float64 {
-	text := attributes[attributePrice]
-	price, err := strconv.ParseFloat(text, 64)
-	if err != nil || strings.Trim(text, "0123456789.") != "" {
-		return math.NaN()
-	}
-	return price
 }

@@ -36,8 +36,8 @@ func TestMessages(t *testing.T) {
 		"two more, and several filtered": {
 			providers: []Provider{
 				ready("q", disabled), ready("r", disabled), ready("s", granted(sliceOf("s", 1, gi))),
-				ready("t", share24h(0), attributes("price", "1")), ready("u", share24h(0), attributes("price", "2")),
-				ready("v", share24h(0), attributes("price", "2")),
+				ready("t", share24h(0), priced("", perCPU(1))), ready("u", share24h(0), priced("", perCPU(2))),
+				ready("v", share24h(0), priced("", perCPU(2))),
 			},
 			message: "Assigned to provider t: score 33 (price 33, uptime 0); " +
 				"2 others fit, 3 filtered: 2 disabled, 1 insufficient cpu",

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
+	"github.com/capacitorset/liqo-broker-vk/pkg/price"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/constraints"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
@@ -83,6 +84,8 @@ type Policy struct {
 	Filter *cel.Program
 	// Score is the plugin expression's score; nil leaves that plugin out. It is made by a cel.Cache.
 	Score *cel.Program
+	// MaxHourlyCost is the most that an hour of the pod may cost at a provider; nil is no limit.
+	MaxHourlyCost *price.Amount
 	// Weights in any order; nil is the default ones. Weights that score.ValidateWeights rejects are left out.
 	Weights []score.Weight
 	// TopologyKey is for the plugin spread: which providers are one failure domain. It is the key of a provider's

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/price"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
@@ -59,9 +60,9 @@ func drawProvider(t *rapid.T, id string) Provider {
 	p := Provider{
 		ID: id, Enabled: mostly("enabled"), Ready: mostly("ready"), Cordoned: !mostly("cordoned"),
 		Draining: !mostly("draining"), Recovering: !mostly("recovering"), Namespaces: sets.New("team"),
-		KPIs:       drawKPIs.Draw(t, "kpis"),
-		Labels:     map[string]string{"zone": rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "zone")},
-		Attributes: map[string]string{"price": strconv.Itoa(rapid.IntRange(0, 5).Draw(t, "price"))},
+		KPIs:   drawKPIs.Draw(t, "kpis"),
+		Labels: map[string]string{"zone": rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "zone")},
+		Prices: price.Lists{{PerHour: prices{"cpu": float64(rapid.IntRange(0, 5).Draw(t, "price"))}}},
 	}
 	for i := range rapid.IntRange(0, 3).Draw(t, "slices") {
 		slice := Slice{VirtualNode: fmt.Sprintf("%s-%d", id, i), Granted: drawAmounts.Draw(t, "granted")}

@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/price"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/constraints"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
@@ -16,6 +17,8 @@ type Provider struct {
 	ID string
 	// Labels are advertised by the provider; Attributes are set by the broker's administrator (price, region).
 	Labels, Attributes map[string]string
+	// Prices are empty if they are unknown.
+	Prices price.Lists
 
 	// Enabled, Cordoned and Draining are set by the administrator.
 	Enabled, Cordoned, Draining bool

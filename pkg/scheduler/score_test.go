@@ -115,15 +115,38 @@ func TestScores(t *testing.T) {
 		"price is relative to the cheapest that fits": {
 			plugin: "price",
 			providers: []Provider{
-				ready("q", attributes("price", "0.10")), ready("r", attributes("price", "0.4")),
-				ready("s", attributes("price", "cheap")), ready("t", attributes("price", "-1")),
-				ready("u", attributes("price", "0.01"), func(p *Provider) { p.Enabled = false }),
+				ready("q", priced("", perCPU(0.1))), ready("r", priced("", perCPU(0.4))), ready("s"),
+				ready("t", priced("", perCPU(0.01)), func(p *Provider) { p.Enabled = false }),
 			},
-			scores: []int{100, 25, 50, 50},
+			scores: []int{100, 25, 50},
+		},
+		"the price is the pod's": {
+			plugin: "price",
+			providers: []Provider{
+				ready("q", priced("EUR", prices{"cpu": 1, "memory": 8})), ready("r", priced("EUR", prices{"cpu": 2, "memory": 1})),
+			},
+			pod:    asking(),
+			scores: []int{33, 100},
+		},
+		"a pod without requests is compared by some": {
+			plugin: "price",
+			providers: []Provider{
+				ready("q", priced("EUR", prices{"cpu": 1})), ready("r", priced("EUR", prices{"cpu": 4})),
+				ready("s", priced("EUR", prices{"memory": 0.128})),
+			},
+			pod:    asking(requesting(resources.Amounts{"pods": 1})),
+			scores: []int{25, 6, 100},
+		},
+		"another currency than that of most is unknown": {
+			plugin: "price",
+			providers: []Provider{
+				ready("q", priced("EUR", perCPU(2))), ready("r", priced("USD", perCPU(1))), ready("s", priced("EUR", perCPU(4))),
+			},
+			scores: []int{100, 50, 50},
 		},
 		"nothing is cheaper than nothing": {
 			plugin:    "price",
-			providers: []Provider{ready("q", attributes("price", "0")), ready("r", attributes("price", "1"))},
+			providers: []Provider{ready("q", priced("", perCPU(0))), ready("r", priced("", perCPU(1)))},
 			scores:    []int{100, 0},
 		},
 		"spread prefers the provider with fewer pods of the application": {

@@ -81,8 +81,7 @@ func (s *State) Confirm(now time.Time, pod *Pod, policy *Policy, d *Decision) {
 		now := verdict.Verdict{Provider: best.Provider, Filter: verdict.NothingGranted, Several: best.Several}
 		if i, exists := s.find(best.Provider); exists {
 			now.Filter = verdict.Passed
-			if p := s.providers[i]; c.filterProvider(p, &now) && c.filterConstraints(p, &now) && c.filterVolumes(p, &now) &&
-				c.filterSlices(p, &now) {
+			if c.filter(s.providers[i], &now) {
 				best.VirtualNode = now.VirtualNode
 				d.Provider, d.VirtualNode, d.Score = best.Provider, best.VirtualNode, best.Total
 				return

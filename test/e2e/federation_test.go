@@ -260,7 +260,7 @@ func allRunning(ctx context.Context, c *sandbox.Cluster, namespace string, n int
 	return nil
 }
 
-// falseConditions returns what the conditions of a pod that are not True say.
+// falseConditions returns the messages of the conditions of a pod that are not True.
 func falseConditions(p *corev1.Pod) (says string) {
 	for _, c := range p.Status.Conditions {
 		if c.Status != corev1.ConditionTrue && c.Message != "" {

@@ -240,6 +240,22 @@ func (g *guarded) api(t *testing.T) {
 			assert.ErrorContains(t, err, "attributes.price must be a decimal number", price)
 		}
 	}
+	type perHour = map[corev1.ResourceName]brokeringv1alpha1.Decimal
+	for want, prices := range map[string]brokeringv1alpha1.PriceList{
+		"spec.prices[0].currency": {Currency: "euro", PerHour: perHour{"cpu": "1"}},
+		"spec.prices[0].perHour":  {Currency: "EUR", PerHour: perHour{"cpu": "-1"}},
+		"should have at least 1":  {Currency: "EUR", PerHour: perHour{}},
+		"":                        {Currency: "EUR", PerHour: perHour{"nvidia.com/gpu": "1.999999999"}},
+	} {
+		err := create(&brokeringv1alpha1.ProviderCluster{
+			ObjectMeta: meta, Spec: brokeringv1alpha1.ProviderClusterSpec{Prices: []brokeringv1alpha1.PriceList{prices}},
+		})
+		if want == "" {
+			assert.NoError(t, err)
+		} else {
+			assert.ErrorContains(t, err, want)
+		}
+	}
 	minute, second := metav1.Duration{Duration: time.Minute}, metav1.Duration{Duration: time.Second}
 	negative := metav1.Duration{Duration: -time.Second}
 	none, half := intstr.FromInt32(0), intstr.FromString("50%")
@@ -261,6 +277,7 @@ func (g *guarded) api(t *testing.T) {
 			Selection: &brokeringv1alpha1.Selection{}, Consumers: []string{"c1"},
 			Failover: brokeringv1alpha1.Failover{Mode: brokeringv1alpha1.FailoverNever},
 		},
+		"spec.maxHourlyCost.amount":              {MaxHourlyCost: &brokeringv1alpha1.Money{Amount: "1e3"}},
 		"spec.spread.topologyKey: Invalid value": {Spread: &brokeringv1alpha1.Spread{}},
 	} {
 		assert.ErrorContains(t, create(&brokeringv1alpha1.PlacementPolicy{ObjectMeta: meta, Spec: spec}), want)

@@ -177,10 +177,14 @@ func (c *Controller) reconcile(ctx context.Context, id string) (ctrl.Result, err
 	}
 	updated := pc.DeepCopy()
 	updated.Status = statusOf(pc, &known, in, c.NodeName)
+	translated := placement.Provider(updated, in.virtualNodes, in.namespaceMaps)
+	now := c.Clock.Now()
+	translated.Prices = translated.Prices.Since(now) // When the next ones apply, waiting pods are tried again.
+	updated.Status.Summary.Price = translated.Prices.PerCPU(now)
 	c.mu.Lock()
 	c.latest[id] = updated
 	c.mu.Unlock()
-	if c.State.Schedule(placement.Provider(updated, in.virtualNodes, in.namespaceMaps)) {
+	if c.State.Schedule(translated) {
 		c.Changed(ctx, id)
 	}
 
@@ -191,7 +195,11 @@ func (c *Controller) reconcile(ctx context.Context, id string) (ctrl.Result, err
 	}
 
 	// 5. After an outage: does it still run pods that were moved away? The provider may be slow, so other workers ask.
-	return ctrl.Result{RequeueAfter: earliest(c.Cleaner.Request(id), after)}, nil
+	after = earliest(c.Cleaner.Request(id), after)
+	if next, ok := translated.Prices.Next(now); ok {
+		after = earliest(next.Sub(now), after)
+	}
+	return ctrl.Result{RequeueAfter: after}, nil
 }
 
 // earliest returns the shorter of two waits; 0 means no wait.

@@ -235,7 +235,11 @@ func requireEqualVerdicts(t *rapid.T, decision *scheduler.Decision, explanation 
 	require.Len(t, explanation.Providers, len(decision.Verdicts))
 	for i := range decision.Verdicts {
 		v := &decision.Verdicts[i]
-		want := explain.Choice{Provider: v.Provider, VirtualNode: v.VirtualNode, Score: v.Total, Price: explanation.Providers[i].Price}
+		shown := explanation.Providers[i]
+		want := explain.Choice{
+			Provider: v.Provider, VirtualNode: v.VirtualNode, Score: v.Total,
+			Price: shown.Price, HourlyCost: shown.HourlyCost, Currency: shown.Currency,
+		}
 		if v.Filter != verdict.Passed {
 			want.Filtered = v.Reason()
 		} else {
@@ -244,7 +248,7 @@ func requireEqualVerdicts(t *rapid.T, decision *scheduler.Decision, explanation 
 				want.Points[part.Plugin] = part.Points
 			}
 		}
-		require.Equal(t, want, explanation.Providers[i])
+		require.Equal(t, want, shown)
 	}
 }
 

@@ -19,6 +19,8 @@ type Provider struct {
 
 	Region     string            `json:"region,omitempty" doc:"The region, of the operator's attributes"`
 	Price      *float64          `json:"price,omitempty" doc:"Per CPU and hour"`
+	Currency   string            `json:"currency,omitempty" doc:"The currency of price; absent if it has no name"`
+	Prices     []Prices          `json:"prices,omitempty" doc:"The prices of all resources, also future ones, by time"`
 	Attributes map[string]string `json:"attributes,omitempty" doc:"Labels that the provider advertises, and attributes of the operator, which win"`
 
 	Resources    v1alpha1.Resources `json:"resources" doc:"The sum of all its virtual nodes"`
@@ -34,6 +36,13 @@ type Provider struct {
 func (p Provider) Public() Provider {
 	p.Attributes, p.VirtualNodes, p.Conditions = nil, nil, nil
 	return p
+}
+
+// Prices apply from a time until the next ones.
+type Prices struct {
+	From     *time.Time         `json:"from,omitempty" doc:"Absent for prices that apply before all others"`
+	Currency string             `json:"currency,omitempty" doc:"As in ISO 4217; absent if it has no name"`
+	PerHour  map[string]float64 `json:"perHour" doc:"By resource: of cpu per core, of memory, ephemeral-storage and hugepages per GiB, of others per unit"`
 }
 
 // VirtualNode is one slice of a provider.

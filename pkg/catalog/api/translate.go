@@ -13,12 +13,13 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/price"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
 // ProviderOf shows a provider as the scheduler sees it, with the fields that only its object has.
-func ProviderOf(pc *v1alpha1.ProviderCluster, p *scheduler.Provider) Provider {
+func ProviderOf(now time.Time, pc *v1alpha1.ProviderCluster, p *scheduler.Provider) Provider {
 	out := Provider{
 		ID: pc.Name, Created: pc.CreationTimestamp.UTC(),
 		Region: pc.Spec.Region(), Enabled: p.Enabled, Cordoned: p.Cordoned, Draining: p.Draining, Ready: p.Ready,
@@ -27,8 +28,13 @@ func ProviderOf(pc *v1alpha1.ProviderCluster, p *scheduler.Provider) Provider {
 		KPIs:       kpisOf(p.KPIs, pc.Status.KPIs.MovedAway),
 		Conditions: conditionsOf(pc.Status.Conditions),
 	}
-	if price, ok := p.Price(); ok {
-		out.Price = &price
+	if list := p.Prices.At(now); list != nil {
+		if perCPU, priced := list.PerHour[corev1.ResourceCPU]; priced {
+			out.Price, out.Currency = &perCPU, list.Currency
+		}
+	}
+	for i := range p.Prices {
+		out.Prices = append(out.Prices, pricesOf(&p.Prices[i]))
 	}
 	maps.Copy(out.Attributes, p.Labels)
 	maps.Copy(out.Attributes, p.Attributes)
@@ -37,6 +43,18 @@ func ProviderOf(pc *v1alpha1.ProviderCluster, p *scheduler.Provider) Provider {
 		out.VirtualNodes = append(out.VirtualNodes, VirtualNode{
 			Name: vn.Name, Ready: vn.Ready, Reason: vn.Reason, Pods: vn.Pods, Resources: *vn.Resources.DeepCopy(),
 		})
+	}
+	return out
+}
+
+func pricesOf(list *price.List) Prices {
+	out := Prices{Currency: list.Currency, PerHour: map[string]float64{}}
+	if !list.From.IsZero() {
+		from := list.From.UTC()
+		out.From = &from
+	}
+	for name, perHour := range list.PerHour {
+		out.PerHour[string(name)] = perHour
 	}
 	return out
 }

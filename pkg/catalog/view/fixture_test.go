@@ -62,7 +62,7 @@ func (f *fed) has(namespace, pod string) bool {
 // shownProvider is a provider with these VirtualNodes, as the view shows it.
 func shownProvider(pc *v1alpha1.ProviderCluster, virtualNodes ...*offloadingv1beta1.VirtualNode) api.Provider {
 	translated := placement.Provider(pc, virtualNodes, nil)
-	return api.ProviderOf(pc, &translated)
+	return api.ProviderOf(time.Now(), pc, &translated)
 }
 
 func podIn(namespace, name string, change ...func(*corev1.Pod)) *corev1.Pod {

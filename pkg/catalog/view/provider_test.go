@@ -54,6 +54,7 @@ func TestWhatAProviderShows(t *testing.T) {
 			advertised: map[string]string{"region": "us", "disk": "fast"},
 			want: func(p *api.Provider) {
 				p.Region, p.Price = "eu", ptr.To(0.04)
+				p.Prices = []api.Prices{{PerHour: map[string]float64{"cpu": 0.04}}}
 				p.Attributes = map[string]string{"region": "eu", "price": "0.04", "disk": "fast"}
 			},
 		},

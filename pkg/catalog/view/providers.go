@@ -27,7 +27,7 @@ type provider struct {
 }
 
 func newProvider(pc *v1alpha1.ProviderCluster, translated *scheduler.Provider) *provider {
-	p := &provider{shown: api.ProviderOf(pc, translated), uptime: &pc.Status.KPIs.Uptime}
+	p := &provider{shown: api.ProviderOf(time.Now(), pc, translated), uptime: &pc.Status.KPIs.Uptime}
 	p.text = strings.ToLower(strings.Join(append(slices.Collect(maps.Values(p.shown.Attributes)), p.shown.ID), "\n"))
 	p.publicText = strings.ToLower(p.shown.ID + "\n" + p.shown.Region)
 	return p

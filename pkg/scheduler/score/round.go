@@ -13,13 +13,14 @@ import (
 // Input is data of candidates that is not available in every decision, or takes time to compute.
 type Input uint8
 
-// The inputs: the free capacity, the pods of the pod's application, the points of the policy's expression, and how far
-// the pod's preferred constraints are met.
+// The inputs: the free capacity, the pods of the pod's application, the points of the policy's expression, how far the
+// pod's preferred constraints are met, and the cost of the pod.
 const (
 	Free Input = 1 << iota
 	App
 	Expression
 	Preferred
+	Price
 )
 
 // NoDomain is the DomainPods of a provider that is in no domain.
@@ -29,8 +30,9 @@ const NoDomain = -1
 type Candidate struct {
 	Verdict  *verdict.Verdict
 	Measured *Measured
-	// Price is NaN if it is unknown.
-	Price float64
+	// Price is the cost of an hour of the pod, in Currency. It is NaN if it is unknown.
+	Price    float64
+	Currency string
 	// Free is the share of the provider's grant that stays free with the pod, 0 to 1.
 	Free float64
 	// AppPods are the pods of the application at the provider, DomainPods the ones in its domain.
@@ -72,8 +74,9 @@ type Round struct {
 
 	// mostAppPods is the most pods of the application on one candidate; fullest and emptiest are of the domains.
 	mostAppPods, fullest, emptiest int
-	// cheapest is the lowest price known of a candidate.
+	// cheapest is the lowest price known of a candidate in currency, which most candidates have.
 	cheapest float64
+	currency string
 }
 
 // weighed is an active plugin of a decision.

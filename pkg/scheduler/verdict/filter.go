@@ -24,6 +24,8 @@ const (
 	// that is not at a provider yet.
 	VolumeElsewhere
 	NoStorageClass
+	// TooCostly: an hour of the pod costs more than its policy allows, or the price is unknown.
+	TooCostly
 	// NothingGranted: the provider has no slice.
 	NothingGranted
 
@@ -64,6 +66,7 @@ var filterNames = [...]string{
 	PodAffinity:       "pod affinity",
 	VolumeElsewhere:   "volume is at another provider",
 	NoStorageClass:    "no storage class",
+	TooCostly:         "too costly",
 	NothingGranted:    "nothing granted",
 	ServesAnotherNode: "virtual kubelet serves another node",
 	NameNotUnique:     "VirtualNode name not unique",

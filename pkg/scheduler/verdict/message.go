@@ -51,7 +51,7 @@ func (v *Verdict) Reason() string {
 		if v.Detail != "" {
 			return NotOffloaded.String() + ": " + v.Detail
 		}
-	case NodeAffinity, TopologySpread, PodAffinity, VolumeElsewhere, NoStorageClass:
+	case NodeAffinity, TopologySpread, PodAffinity, VolumeElsewhere, NoStorageClass, TooCostly:
 		return v.Detail
 	}
 	return v.Filter.String()

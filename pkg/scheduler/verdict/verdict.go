@@ -28,7 +28,7 @@ type Verdict struct {
 	// that passed the most.
 	Filter Filter
 	// Detail adds the cause to NotReady and NotOffloaded, the resource to Insufficient, and the expression's error to Failed. It is the
-	// reason itself with NodeAffinity, TopologySpread, PodAffinity, VolumeElsewhere and NoStorageClass.
+	// reason itself with NodeAffinity, TopologySpread, PodAffinity, VolumeElsewhere, NoStorageClass and TooCostly.
 	Detail string
 	// Scores has one for every plugin with a weight, by name; nil unless Filter is Passed.
 	Scores []PluginScore

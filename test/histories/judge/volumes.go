@@ -51,7 +51,8 @@ func (r *Record) judgeLeavesVolume(c Change) []string {
 	}
 	before, after := c.Before.(*corev1.Pod), c.After.(*corev1.Pod)
 	from := assignedTo(before)
-	if from == (place{}) || !r.isMade(before, from.provider, c.At) || assignedTo(after) != (place{}) || terminal(before) || terminal(after) || after.DeletionTimestamp != nil ||
+	if from == (place{}) || !r.isMade(before, from.provider, c.At) || assignedTo(after) != (place{}) ||
+		terminal(before) || terminal(after) || after.DeletionTimestamp != nil ||
 		isRefused(before, from.virtualNode) || r.parted(from.provider, from.virtualNode, c.At) || r.slicesOf(from.provider) > 1 {
 		return nil
 	}

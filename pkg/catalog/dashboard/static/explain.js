@@ -18,16 +18,15 @@ export function Explanation({ federation, placement: { namespace, pod }, close }
       <p class="muted">in ${namespace}</p>
       ${problem && html`<${ProblemNote} problem=${problem} again=${() => setTurn(turn + 1)} />`}
       ${!found && !problem && html`<${Skeleton} rows="4" />`}
-      ${found && html`<${Verdicts} found=${found} federation=${federation} />`}
+      ${found && html`<${Verdicts} found=${found} />`}
     <//>`;
 }
 
-function Verdicts({ found: { assignedTo, chosen, policy, message, providers }, federation }) {
+function Verdicts({ found: { assignedTo, chosen, policy, message, providers } }) {
   const plugins = [...new Set(providers.flatMap(({ points }) => Object.keys(points ?? {})))].sort();
   const ordered = [...providers].sort((a, b) =>
     !!a.filtered - !!b.filtered || b.score - a.score || (a.provider < b.provider ? -1 : 1));
   const winner = ordered.find(({ provider, filtered }) => !filtered && provider === chosen);
-  const priceOf = (choice) => choice.price ?? federation.providers.get(choice.provider)?.price;
   return html`
     <p class="verdict">${message}</p>
     <dl class="facts">
@@ -49,15 +48,16 @@ function Verdicts({ found: { assignedTo, chosen, policy, message, providers }, f
           <tbody>
             ${ordered.map((choice) => html`
               <${Verdict} key=${choice.virtualNode ?? choice.provider} choice=${choice} plugins=${plugins}
-                won=${choice === winner} cost=${priceOf(choice)}
+                won=${choice === winner}
                 slices=${providers.filter(({ provider }) => provider === choice.provider).length} />`)}
           </tbody>
         </table>
       </div>
-      <p class="muted">Points by criterion, out of 100 in all. Cost is the price per CPU and hour.</p>`}`;
+      <p class="muted">Points by criterion, out of 100 in all. Cost is the price of an hour of the pod.</p>`}`;
 }
 
-function Verdict({ choice: { provider, virtualNode, filtered, score, points = {} }, plugins, won, cost, slices }) {
+function Verdict({ choice, plugins, won, slices }) {
+  const { provider, virtualNode, filtered, score, points = {}, hourlyCost, currency } = choice;
   return html`
     <tr class=${won ? 'won' : filtered ? 'off' : ''}>
       <th scope="row">${provider}${slices > 1 && html`<span class="muted namespace">${virtualNode}</span>`}</th>
@@ -67,6 +67,6 @@ function Verdict({ choice: { provider, virtualNode, filtered, score, points = {}
           <td>${won ? html`<${Badge} kind="good">Chosen<//>` : html`<${Badge}>Fits<//>`}</td>
           ${plugins.map((name) => html`<td key=${name} class="number">${points[name] ?? 0}</td>`)}
           <td class="number"><b>${score}</b></td>`}
-      <td class="number">${price(cost)}</td>
+      <td class="number">${price(hourlyCost, currency)}</td>
     </tr>`;
 }

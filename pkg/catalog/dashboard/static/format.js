@@ -69,9 +69,9 @@ export function milliseconds(ms) {
   return ms < 1000 ? `${whole.format(ms)} ms` : `${plain.format(ms / 1000)} s`;
 }
 
-/** @param {number|undefined} perCPUHour */
-export const price = (perCPUHour) =>
-  perCPUHour === undefined ? '–' : new Intl.NumberFormat('en', { maximumSignificantDigits: 4 }).format(perCPUHour);
+/** An amount of money: "0.042 EUR". @param {number|undefined} amount @param {string|undefined} currency */
+export const price = (amount, currency) => amount === undefined ? '–'
+  : [new Intl.NumberFormat('en', { maximumSignificantDigits: 4 }).format(amount), currency].filter(Boolean).join(' ');
 
 /** How long something took or is ago: "12 s", "3 min", "5 h", "2 d". @param {number} ms */
 export function duration(ms) {

@@ -103,7 +103,7 @@ function Row({ provider, history, histories, field, turning, federation, showPod
       <td role="cell" data-label="Uptime"><${Uptime} kpis=${provider.kpis} history=${history} /></td>
       <td role="cell" data-label="Latency"><${Latency} kpis=${provider.kpis} history=${history} /></td>
       <td role="cell" data-label="Price" class="number">
-        ${price(provider.price)}${provider.price !== undefined && html` <span class="muted">per CPU hour</span>`}
+        ${price(provider.price, provider.currency)}${provider.price !== undefined && html` <span class="muted">per CPU hour</span>`}
       </td>
       ${field && html`
         <td role="cell" class="turn">
