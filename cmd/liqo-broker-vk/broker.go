@@ -44,7 +44,8 @@ type brokerOptions struct {
 	listenPort      uint16
 	certificateType string
 
-	ipam flags.RemoteIPAM
+	ipam   flags.RemoteIPAM
+	ledger flags.Ledger
 
 	leaseDuration, renewDeadline, retryPeriod time.Duration
 	nodeLeaseDuration                         time.Duration
@@ -62,7 +63,7 @@ func newBrokerOptions() *brokerOptions {
 		nodeIP:  os.Getenv("POD_IP"), podName: os.Getenv("POD_NAME"), namespace: os.Getenv("POD_NAMESPACE"),
 		namespaceMapping: string(offloadingv1beta1.DefaultNameMappingStrategyType), offers: flags.NewOffers(),
 		Kubelet: flags.NewKubelet(), listenPort: 10250, certificateType: string(kubeletapi.CertificateKubelet),
-		ipam:          flags.NewRemoteIPAM(),
+		ipam: flags.NewRemoteIPAM(), ledger: flags.NewLedger(),
 		leaseDuration: 15 * time.Second, renewDeadline: 10 * time.Second, retryPeriod: time.Second,
 		nodeLeaseDuration: 20 * time.Second,
 		times: broker.Times{
@@ -125,6 +126,7 @@ func (o *brokerOptions) install(f *pflag.FlagSet) {
 			"approve these requests, so an administrator must)")
 	o.Kubelet.Install(f, " and the remote IPAM")
 	o.ipam.Install(f)
+	o.ledger.Install(f)
 	o.installTimes(f)
 	f.IntVar(&o.movesAtOnce, "moves-at-once", o.movesAtOnce,
 		"The maximum number of pods that have left their provider and do not run elsewhere yet; a pod counts for at most 10 s")
@@ -180,6 +182,7 @@ func (o *brokerOptions) validate() error {
 		string(kubeletapi.CertificateKubelet), string(kubeletapi.CertificateAWS))
 	o.offers.Validate(&f)
 	o.ipam.Validate(&f, o.aggregator && o.certificateType == string(kubeletapi.CertificateSelfSigned))
+	o.ledger.Validate(&f)
 	o.validateTimes(&f)
 	f.Limit("--moves-at-once", float64(o.movesAtOnce))
 	f.Limit("--workers", float64(o.workers))
@@ -243,7 +246,8 @@ func (o *brokerOptions) config() (broker.Config, error) {
 		Lease: broker.LeaseConfig{
 			Duration: o.leaseDuration, RenewDeadline: o.renewDeadline, RetryPeriod: o.retryPeriod, NodeDuration: o.nodeLeaseDuration,
 		},
-		Times: o.times, MovesAtOnce: o.movesAtOnce, Workers: o.workers, QPS: o.QPS, Burst: o.Burst,
+		Ledger: o.ledger.Config(),
+		Times:  o.times, MovesAtOnce: o.movesAtOnce, Workers: o.workers, QPS: o.QPS, Burst: o.Burst,
 		MetricsAddress: flags.Served(o.MetricsAddress), HealthAddress: flags.Served(o.HealthProbeAddress),
 	}
 	if o.aggregator {

@@ -43,7 +43,7 @@ func newRootCommand(logs io.Writer, args []string) *cobra.Command {
 	if len(args) > 0 && strings.HasPrefix(args[0], "-") { // No subcommand.
 		process.AllowUnknown(cmd.Flags(), args)
 	}
-	cmd.AddCommand(newBrokerCommand(logs, built), newCatalogCommand(logs, built), build.NewVersionCommand(built))
+	cmd.AddCommand(newBrokerCommand(logs, built), newCatalogCommand(logs, built), newUsageCommand(), build.NewVersionCommand(built))
 	cmd.AddCommand(plugin.New(built).Commands()...)
 	return cmd
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/aggregator"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/accounting"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/network"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/offloading"
@@ -45,9 +46,11 @@ type Config struct {
 
 	Kubelet KubeletConfig
 	// IPAM is the configuration of the remote IPAM; nil disables it.
-	IPAM  *network.IPAMConfig
-	Lease LeaseConfig
-	Times Times
+	IPAM *network.IPAMConfig
+	// Ledger is nil if there is none.
+	Ledger *accounting.Settings
+	Lease  LeaseConfig
+	Times  Times
 
 	// MovesAtOnce limits how many pods have left their provider and do not run elsewhere yet.
 	MovesAtOnce int

@@ -32,6 +32,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/admission"
 	"github.com/capacitorset/liqo-broker-vk/pkg/aggregator"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/accounting"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/claim"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/grants"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/lease"
@@ -187,8 +188,10 @@ type Broker struct {
 	endpoints *network.Endpoints
 	isolation *isolation.Controller
 	volumes   *volumes.Controller
-	requeue   *requeue.Pods
-	kubelet   kubeletapi.Config
+	// ledger is nil if there is none.
+	ledger  *accounting.Accountant
+	requeue *requeue.Pods
+	kubelet kubeletapi.Config
 }
 
 // New makes all parts, but starts none. The identities are used to ask the providers.
@@ -284,6 +287,17 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 
 	rules.Nowhere = podController.Nowhere
 
+	var accountant *accounting.Accountant
+	if cfg.Ledger != nil {
+		of := accounting.Config{
+			Log: cfg.Log.WithName("ledger"), Clock: clk, Pods: mgr.GetCache(), Client: home, Prices: known.Prices, Settings: *cfg.Ledger,
+		}
+		if of.Metrics, err = accounting.NewMetrics(registry); err != nil {
+			return nil, fmt.Errorf("metrics: %w", err)
+		}
+		accountant = accounting.New(of)
+	}
+
 	// 4. The kubelet API.
 	local, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
@@ -298,6 +312,7 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 		grants: grantController, node: brokerNode, providers: providerController, cleaner: cleaner, checker: checker, pods: podController,
 		policies:  policies.New(home, rules, again, clk, metrics.policies),
 		endpoints: endpoints, requeue: again, kubelet: kubeletAPI,
+		ledger: accountant,
 		volumes: volumes.New(volumes.Config{
 			Log: cfg.Log.WithName("volumes"), Client: home, NodeName: cfg.NodeName,
 			Events: untrusted.Recorder{EventRecorder: mgr.GetEventRecorderFor("liqo-broker")}, //nolint:staticcheck // As the pods' events.
@@ -336,6 +351,9 @@ func (b *Broker) SetUpControllers(ctx context.Context, mgr manager.Manager) erro
 		if err := c.SetUp(mgr); err != nil {
 			return err
 		}
+	}
+	if b.ledger != nil {
+		return mgr.Add(manager.RunnableFunc(b.ledger.Run))
 	}
 	return nil
 }

@@ -215,12 +215,26 @@ func NeverAccepted(err error) bool {
 // appOf returns the application of a pod by the labels that Kubernetes recommends, in its namespace; "" if it has none.
 // Owners cannot be used: the pods of a consumer are each owned by a ShadowPod of their own.
 func appOf(pod *corev1.Pod) string {
+	key, name := applicationLabel(pod)
+	if name == "" {
+		return ""
+	}
+	return pod.Namespace + "/" + key + "=" + name
+}
+
+// ApplicationOf returns the name of a pod's application, by the same labels; "" if it has none.
+func ApplicationOf(pod *corev1.Pod) string {
+	_, name := applicationLabel(pod)
+	return name
+}
+
+func applicationLabel(pod *corev1.Pod) (key, value string) {
 	for _, key := range []string{"app.kubernetes.io/instance", "app.kubernetes.io/name", "app", "k8s-app"} {
 		if value := pod.Labels[key]; value != "" {
-			return pod.Namespace + "/" + key + "=" + value
+			return key, value
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // Pod is a pod as the scheduler sees it, with its criteria.

@@ -29,12 +29,16 @@ type brokered struct {
 	*sandbox.Sandbox
 	consumer, broker *sandbox.Cluster
 	providers        []*sandbox.Cluster
+	// ledger is the broker's file; "" if it has none.
+	ledger string
 }
 
 const (
 	brokerNode = "liqo-broker"
 	// failoverAfter is the broker's --failover-after here.
 	failoverAfter = 20 * time.Second
+	// ledgerInterval is the broker's --ledger-interval where it has a ledger.
+	ledgerInterval = time.Second
 )
 
 // startBroker starts a federation with a broker that uses short times.
@@ -149,7 +153,7 @@ func (b *brokered) decide(t *testing.T, provider string, change func(*brokeringv
 func (b *brokered) restore(t *testing.T, provider string) {
 	t.Cleanup(func() {
 		pc := &brokeringv1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: provider}}
-		body := []byte(`{"spec":{"enabled":true,"cordoned":null,"drain":null,"attributes":null}}`)
+		body := []byte(`{"spec":{"enabled":true,"cordoned":null,"drain":null,"attributes":null,"prices":null}}`)
 		require.NoError(t, b.broker.Client.Patch(context.Background(), pc, client.RawPatch(types.MergePatchType, body)))
 	})
 }

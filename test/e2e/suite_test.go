@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -86,6 +87,7 @@ func TestFederation(t *testing.T) {
 		{"a name too long for two hops is explained", b.longName},
 		{"constraints of pods are about providers", b.constrained},
 		{"volumes are at the provider of their first pod", b.volumes},
+		{"the ledger has the use of pods", b.recorded},
 		{"a pod too large is placed when a provider grows", b.grows},
 		{"a slice with GPUs is for pods that request them", b.slices},
 		{"a pod moves from slice to slice", b.betweenSlices},
@@ -144,14 +146,18 @@ func runAll(t *testing.T, scenarios []scenario) {
 func startFederation(t *testing.T) *catalogued {
 	t.Helper()
 	spans, tracing := traced(t)
+	file := filepath.Join(t.TempDir(), "ledger.db")
 	b := startBroker(t, sandbox.Options{
 		Name: "federation", Consumers: 2, Providers: 3, Networking: true, ConsumerNodes: true, RemoteIPAM: true,
 		Catalog: true, CatalogArgs: []string{"--history-interval=1s"}, KubeletMetrics: true,
-		ConsumerArgs:      []string{"--direct-traffic=true", "--of-a-later-liqo=true"}, // It ignores unknown options.
-		BrokerArgs:        append([]string{"--offer-interval=2s", "--offer-storage-class=liqo;default"}, tracing...),
+		ConsumerArgs: []string{"--direct-traffic=true", "--of-a-later-liqo=true"}, // It ignores unknown options.
+		BrokerArgs: append([]string{
+			"--offer-interval=2s", "--offer-storage-class=liqo;default", "--ledger=" + file, "--ledger-interval=" + ledgerInterval.String(),
+		}, tracing...),
 		BrokerKubeletArgs: tracing,
 		DirectNetworks:    []string{"consumer1:provider1", "consumer1:provider2"},
 	})
+	b.ledger = file
 	return &catalogued{
 		chain: &chain{brokered: b, spans: spans, consumers: []*sandbox.Cluster{b.consumer, b.Cluster(sandbox.Consumer(2))}},
 		tape:  &tape{answers: map[string][][]byte{}},

@@ -13,6 +13,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state/disruption"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/price"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
@@ -352,6 +353,17 @@ func (f *Federation) ObserveClean(id string, moved int) {
 	if p := f.providers[id]; p != nil && p.moved == moved {
 		p.unclean = false
 	}
+}
+
+// Prices returns the prices of all providers.
+func (f *Federation) Prices() map[string]price.Lists {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := make(map[string]price.Lists, len(f.providers))
+	for id, p := range f.providers {
+		all[id] = p.scheduled.Prices
+	}
+	return all
 }
 
 // Provider returns the state of a provider; false if the provider is not known.

@@ -1,0 +1,244 @@
+// Package accounting writes the ledger: which pods hold resources at which provider, and the providers' prices.
+package accounting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/ledger"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/price"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+)
+
+const (
+	// writeTimeout is the deadline of a write to the ledger.
+	writeTimeout = 10 * time.Second
+	// forgetInterval is how often segments are deleted that are older than the retention.
+	forgetInterval = time.Hour
+)
+
+// Config is everything that an Accountant needs.
+type Config struct {
+	Log   logr.Logger
+	Clock clock.WithTicker
+	// Pods has the pods of the broker's Node; Client reads their namespaces.
+	Pods   cache.Informers
+	Client client.Reader
+	// Prices returns the present prices of all providers.
+	Prices  func() map[string]price.Lists
+	Metrics *Metrics
+	Settings
+}
+
+// Settings are those of an administrator.
+type Settings struct {
+	// File is the ledger. Interval is how often it is written, Retention how long ended segments are kept; 0 is for ever.
+	File                string
+	Interval, Retention time.Duration
+}
+
+// Accountant writes the ledger while the broker leads.
+type Accountant struct {
+	Config
+
+	mu   sync.Mutex
+	book *ledger.Book
+	// seen is when the pods of the initial list were seen last: by the broker that led before.
+	seen time.Time
+	// holding has the pods of the initial list that hold resources.
+	holding map[types.UID]bool
+}
+
+// New returns an Accountant, which does nothing before Run.
+func New(cfg Config) *Accountant { return &Accountant{Config: cfg} }
+
+// Run writes the ledger until ctx ends, and then once more. It fails if the ledger cannot be opened, or another broker
+// writes it.
+func (a *Accountant) Run(ctx context.Context) error {
+	store, err := ledger.Open(ctx, a.File)
+	if err != nil {
+		return err
+	}
+	return errors.Join(a.run(ctx, store), store.Close())
+}
+
+func (a *Accountant) run(ctx context.Context, store *ledger.Store) error {
+	open, alive, err := store.Lead(ctx)
+	if err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	prices, err := store.Prices(ctx)
+	if err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	now := a.Clock.Now()
+	if alive.IsZero() || alive.After(now) {
+		alive = now
+	}
+	a.book, a.seen, a.holding = ledger.NewBook(open), alive, map[types.UID]bool{}
+	a.Log.Info("Writing the ledger", "file", a.File, "openSegments", len(open), "writtenUntil", alive)
+
+	informer, err := a.Pods.GetInformer(ctx, &corev1.Pod{})
+	if err != nil {
+		return err
+	}
+	registered, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
+		AddFunc:    func(o any, initial bool) { a.observe(ctx, o, initial) },
+		UpdateFunc: func(_, o any) { a.observe(ctx, o, false) },
+		DeleteFunc: a.release,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := informer.RemoveEventHandler(registered); err != nil {
+			a.Log.Error(err, "Failed to remove the event handler of the ledger")
+		}
+	}()
+	if !toolscache.WaitForCacheSync(ctx.Done(), registered.HasSynced) {
+		return nil // It ends before it has observed all pods.
+	}
+	a.mu.Lock()
+	a.book.ReleaseOthers(a.seen, a.holding)
+	a.holding = nil
+	a.mu.Unlock()
+	return a.writeUntilEnd(ctx, store, prices)
+}
+
+func (a *Accountant) writeUntilEnd(ctx context.Context, store *ledger.Store, prices *ledger.Prices) error {
+	ticker := a.Clock.NewTicker(a.Interval)
+	defer ticker.Stop()
+	var forgotten time.Time
+	for {
+		err := a.write(ctx, store, prices)
+		if errors.Is(err, ledger.ErrFenced) {
+			return fmt.Errorf("ledger %s: %w", a.File, err)
+		}
+		if err != nil && ctx.Err() == nil { // The changes stay in memory.
+			a.Log.Error(err, "Failed to write the ledger, retrying", "file", a.File)
+		}
+		if now := a.Clock.Now(); a.Retention > 0 && now.Sub(forgotten) >= forgetInterval {
+			forgotten = now
+			if err := store.Forget(ctx, now.Add(-a.Retention)); err != nil {
+				a.Log.Error(err, "Failed to delete old segments of the ledger", "file", a.File)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			err := a.write(context.WithoutCancel(ctx), store, prices)
+			if errors.Is(err, ledger.ErrFenced) {
+				return nil // The next leader was quicker.
+			}
+			return err
+		case <-ticker.C():
+		}
+	}
+}
+
+// write writes the changes until now. Pods hold their resources for as long as they are seen.
+func (a *Accountant) write(ctx context.Context, store *ledger.Store, prices *ledger.Prices) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	a.mu.Lock()
+	now, changed, open := a.Clock.Now(), a.book.Changed(), a.book.Open()
+	a.mu.Unlock()
+	changedPrices := map[string]price.Lists{}
+	for provider, lists := range a.Prices() {
+		if prices.Differs(provider, lists) {
+			changedPrices[provider] = lists
+		}
+	}
+	if err := store.Write(ctx, now, changed, changedPrices); err != nil {
+		return err
+	}
+	for provider, lists := range changedPrices {
+		prices.Observe(provider, now, lists)
+	}
+	a.mu.Lock()
+	a.book.Flush(len(changed))
+	a.mu.Unlock()
+	a.Metrics.written(now, open)
+	return nil
+}
+
+// observe notes whether a pod holds resources. initial pods were seen before by the broker that led before.
+func (a *Accountant) observe(ctx context.Context, o any, initial bool) {
+	pod, ok := o.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	holding := a.holdingOf(ctx, pod)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.Clock.Now()
+	if initial && a.holding != nil {
+		now = a.seen
+		a.holding[pod.UID] = holding != nil
+	}
+	if holding == nil {
+		a.book.Release(now, pod.UID)
+	} else {
+		a.book.Observe(now, holding)
+	}
+}
+
+func (a *Accountant) release(o any) {
+	if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+		o = gone.Obj
+	}
+	pod, ok := o.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.book.Release(a.Clock.Now(), pod.UID)
+}
+
+// holdingOf returns the resources that a pod holds at its provider; nil if it has none. A pod that leaves a provider, or
+// fails over from it, holds nothing there from then on, however long it still runs there.
+func (a *Accountant) holdingOf(ctx context.Context, pod *corev1.Pod) *ledger.Holding {
+	at := placement.AssignedTo(pod)
+	assigned, err := time.Parse(time.RFC3339Nano, pod.Annotations[v1alpha1.AssignedAtAnnotation])
+	if at.Provider == "" || err != nil {
+		return nil
+	}
+	h := &ledger.Holding{
+		UID: pod.UID, Namespace: pod.Namespace, Pod: pod.Name, Workload: placement.ApplicationOf(pod), Provider: at.Provider,
+		Assigned: assigned, Requests: resources.PodRequests(&pod.Spec),
+	}
+	var namespace corev1.Namespace
+	if err := a.Client.Get(ctx, client.ObjectKey{Name: pod.Namespace}, &namespace); err == nil { // Else it is gone, with its pods.
+		h.Consumer = placement.ConsumerOf(&namespace)
+	}
+	if placement.Terminal(pod) {
+		h.Ended = endOf(pod, a.Clock.Now())
+	}
+	return h
+}
+
+// endOf returns when the last container of a pod ended, now if that is not known.
+func endOf(pod *corev1.Pod, now time.Time) (end time.Time) {
+	for i := range pod.Status.ContainerStatuses {
+		if t := pod.Status.ContainerStatuses[i].State.Terminated; t != nil && t.FinishedAt.After(end) {
+			end = t.FinishedAt.Time
+		}
+	}
+	if end.IsZero() {
+		return now
+	}
+	return end
+}

@@ -1,0 +1,204 @@
+package accounting
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/liqotech/liqo/pkg/consts"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/ledger"
+	"github.com/capacitorset/liqo-broker-vk/pkg/price"
+)
+
+const interval = time.Second
+
+// oneInformer has the informer of the pods.
+type oneInformer struct {
+	cache.Informers
+	informer cache.Informer
+}
+
+func (o oneInformer) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
+	return o.informer, nil
+}
+
+// world is a broker's cluster, whose pods are those of the broker's Node.
+type world struct {
+	t     *testing.T
+	kube  *fake.Clientset
+	began time.Time
+	file  string
+	home  client.Client
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	ofConsumer := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "shop-c1", Labels: map[string]string{consts.RemoteClusterID: "c1"},
+		Annotations: map[string]string{consts.RemoteNamespaceManagedByAnnotationKey: "tenant/map"},
+	}}
+	return &world{
+		t: t, kube: fake.NewClientset(), began: time.Now(), file: filepath.Join(t.TempDir(), "ledger.db"),
+		home: fakeclient.NewClientBuilder().WithObjects(ofConsumer).Build(),
+	}
+}
+
+// lead runs an Accountant until the function that it returns is called, which returns the error of Run.
+func (w *world) lead() (stop func() error) {
+	w.t.Helper()
+	factory := informers.NewSharedInformerFactory(w.kube, 0)
+	informer := factory.Core().V1().Pods().Informer()
+	ctx, cancel := context.WithCancel(w.t.Context())
+	factory.Start(ctx.Done())
+	metrics, err := NewMetrics(prometheus.NewPedanticRegistry())
+	require.NoError(w.t, err)
+	a := New(Config{
+		Log: testr.New(w.t), Clock: clock.RealClock{}, Pods: oneInformer{informer: informer}, Client: w.home, Metrics: metrics,
+		Prices: func() map[string]price.Lists {
+			return map[string]price.Lists{"q": {{Currency: "EUR", PerHour: map[corev1.ResourceName]float64{"cpu": 1}}}}
+		},
+		Settings: Settings{File: w.file, Interval: interval, Retention: time.Hour},
+	})
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	time.Sleep(interval)
+	require.Positive(w.t, testutil.ToFloat64(metrics.lastWrite))
+	return func() error {
+		cancel()
+		factory.Shutdown()
+		return <-done
+	}
+}
+
+// shows checks that the ledger has these segments after its next write: provider, minutes, and CPUs.
+func (w *world) shows(want ...string) {
+	w.t.Helper()
+	time.Sleep(2 * interval)
+	require.Equal(w.t, want, w.segments())
+}
+
+func (w *world) segments() (all []string) {
+	store, err := ledger.OpenReadOnly(w.t.Context(), w.file)
+	require.NoError(w.t, err)
+	defer store.Close()
+	require.NoError(w.t, store.Segments(w.t.Context(), w.began.Add(-time.Hour), w.began.Add(24*time.Hour), nil, func(s *ledger.Segment) error {
+		stop := "…"
+		if !s.Stop.IsZero() {
+			stop = fmt.Sprint(s.Stop.Sub(w.began).Round(time.Minute).Minutes())
+		}
+		all = append(all, fmt.Sprintf("%s/%s %s %g-%s %d", s.Consumer, s.Pod, s.Provider, s.Start.Sub(w.began).Round(time.Minute).Minutes(), stop,
+			s.Requests[corev1.ResourceCPU]))
+		return nil
+	}))
+	return all
+}
+
+func (w *world) pod(name, provider string, assigned time.Duration) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop-c1", Name: name, UID: types.UID(name), Labels: map[string]string{}, Annotations: map[string]string{
+			v1alpha1.AssignedAtAnnotation: w.began.Add(assigned).Format(time.RFC3339Nano),
+		}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")},
+		}}}},
+	}
+	if provider != "" {
+		p.Labels[v1alpha1.ProviderLabel], p.Labels[v1alpha1.VirtualNodeLabel] = provider, provider
+	}
+	return p
+}
+
+func (w *world) write(p *corev1.Pod) {
+	w.t.Helper()
+	pods := w.kube.CoreV1().Pods(p.Namespace)
+	_, err := pods.Update(w.t.Context(), p, metav1.UpdateOptions{})
+	if err != nil {
+		_, err = pods.Create(w.t.Context(), p, metav1.CreateOptions{})
+	}
+	require.NoError(w.t, err)
+}
+
+// minute waits until a time.
+func (w *world) minute(n int) { time.Sleep(time.Until(w.began.Add(time.Duration(n) * time.Minute))) }
+
+func TestPodsAreRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.write(w.pod("web-0", "q", -time.Minute))
+		w.write(w.pod("waits", "", 0))
+		stop := w.lead()
+		w.shows("c1/web-0 q -1-… 2000")
+
+		w.minute(10) // It leaves its provider, and is assigned to another one later.
+		w.write(w.pod("web-0", "", -time.Minute))
+		w.shows("c1/web-0 q -1-10 2000")
+		w.minute(12)
+		w.write(w.pod("web-0", "r", 12*time.Minute))
+		w.shows("c1/web-0 q -1-10 2000", "c1/web-0 r 12-… 2000")
+
+		w.minute(15)
+		ended := w.pod("web-0", "r", 12*time.Minute)
+		ended.Status.Phase = corev1.PodSucceeded
+		ended.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(w.began.Add(14 * time.Minute))},
+		}}}
+		w.write(ended)
+		w.shows("c1/web-0 q -1-10 2000", "c1/web-0 r 12-14 2000")
+		require.NoError(t, stop())
+	})
+}
+
+func TestAnotherLeaderContinues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		for _, name := range []string{"gone", "moved", "stays"} {
+			w.write(w.pod(name, "q", 0))
+		}
+		stop := w.lead()
+		w.shows("c1/gone q 0-… 2000", "c1/moved q 0-… 2000", "c1/stays q 0-… 2000")
+		w.minute(5)
+		require.NoError(t, stop())
+
+		// Nobody leads meanwhile.
+		w.minute(60)
+		require.NoError(t, w.kube.CoreV1().Pods("shop-c1").Delete(t.Context(), "gone", metav1.DeleteOptions{}))
+		w.write(w.pod("moved", "r", 50*time.Minute))
+		w.write(w.pod("new", "q", 55*time.Minute))
+		stop = w.lead()
+		w.shows("c1/gone q 0-5 2000", "c1/moved q 0-5 2000", "c1/stays q 0-… 2000", "c1/moved r 50-… 2000", "c1/new q 55-… 2000")
+
+		// One that leads no more writes nothing.
+		store, err := ledger.Open(t.Context(), w.file)
+		require.NoError(t, err)
+		_, _, err = store.Lead(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, store.Close())
+		time.Sleep(2 * interval)
+		require.ErrorIs(t, stop(), ledger.ErrFenced)
+	})
+}
+
+func TestALedgerThatCannotBeOpened(t *testing.T) {
+	a := New(Config{Log: testr.New(t), Clock: clock.RealClock{}, Settings: Settings{File: t.TempDir()}})
+	require.ErrorContains(t, a.Run(t.Context()), "ledger ")
+}

@@ -1,0 +1,35 @@
+package accounting
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics show whether the ledger is written.
+type Metrics struct{ lastWrite, open prometheus.Gauge }
+
+// NewMetrics registers the metrics.
+func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
+	m := &Metrics{
+		lastWrite: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "liqo_broker_ledger_last_write_timestamp_seconds", Help: "When the ledger was written last.",
+		}),
+		open: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "liqo_broker_ledger_open_segments", Help: "Pods that hold resources at a provider, by the ledger.",
+		}),
+	}
+	for _, c := range []prometheus.Collector{m.lastWrite, m.open} {
+		if err := registry.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (m *Metrics) written(at time.Time, open int) {
+	if m != nil {
+		m.lastWrite.Set(float64(at.UnixMilli()) / 1000)
+		m.open.Set(float64(open))
+	}
+}
