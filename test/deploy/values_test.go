@@ -66,6 +66,14 @@ func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 			`{"services": {"catalog": true}, "catalog": {"mode": "sidecar", "nodeSelector": {"a": "b"}}}`,
 			"catalog.nodeSelector: with catalog.mode=sidecar the catalog runs in the pods of the broker, so set broker.nodeSelector",
 		},
+		"a ledger of two replicas": {
+			`{"broker": {"replicas": 2, "ledger": {"enabled": true}}}`,
+			"broker.ledger.enabled needs broker.replicas=1",
+		},
+		"a ledger of a size that is none": {
+			`{"broker": {"replicas": 1, "ledger": {"enabled": true, "size": "much"}}}`,
+			"broker.ledger.size: Does not match pattern",
+		},
 		"no service at all": {
 			`{"services": {"catalog": false, "orchestrator": false, "aggregator": false}}`,
 			"switch on at least one of catalog, orchestrator and aggregator",

@@ -1,9 +1,13 @@
 package e2e
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
@@ -146,7 +150,9 @@ func runAll(t *testing.T, scenarios []scenario) {
 func startFederation(t *testing.T) *catalogued {
 	t.Helper()
 	spans, tracing := traced(t)
-	file := filepath.Join(t.TempDir(), "ledger.db")
+	dir := t.TempDir() // The broker has a user of its own.
+	require.NoError(t, errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o777)))
+	file := filepath.Join(dir, "ledger.db")
 	b := startBroker(t, sandbox.Options{
 		Name: "federation", Consumers: 2, Providers: 3, Networking: true, ConsumerNodes: true, RemoteIPAM: true,
 		Catalog: true, CatalogArgs: []string{"--history-interval=1s"}, KubeletMetrics: true,

@@ -224,6 +224,11 @@ func moving() map[string]expected {
 			quiet:   set{"it did": {"suspended": lead("moves_suspended", "", "0x20 1x10 0x70")}},
 			summary: "The broker suspects that it is disconnected",
 		},
+		"LiqoBrokerLedgerNotWritten": {
+			fires:   set{"it was written long ago": {"written": lead("ledger_last_write_timestamp_seconds", "", "60x100")}},
+			quiet:   set{"there is no ledger": {}, "it is written": {"written": lead("ledger_last_write_timestamp_seconds", "", "0+60x100")}},
+			summary: "The ledger is not written",
+		},
 		"LiqoBrokerManyMoves": {
 			fires: set{"30 of 100": {"moves": lead("moves_total", `reason="provider_unreachable"`, "0x52 30x48")}},
 			quiet: set{

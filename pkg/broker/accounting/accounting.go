@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -26,6 +27,8 @@ import (
 const (
 	// writeTimeout is the deadline of a write to the ledger.
 	writeTimeout = 10 * time.Second
+	// retryInterval is how often a ledger is tried that cannot be opened.
+	retryInterval = 10 * time.Second
 	// forgetInterval is how often segments are deleted that are older than the retention.
 	forgetInterval = time.Hour
 )
@@ -65,9 +68,28 @@ type Accountant struct {
 // New returns an Accountant, which does nothing before Run.
 func New(cfg Config) *Accountant { return &Accountant{Config: cfg} }
 
-// Run writes the ledger until ctx ends, and then once more. It fails if the ledger cannot be opened, or another broker
-// writes it.
+// Run writes the ledger until ctx ends, and then once more. It fails if another broker writes it: this one leads no more.
+// Otherwise it tries again: pods are assigned whether or not the ledger can be written.
 func (a *Accountant) Run(ctx context.Context) error {
+	a.Metrics.written(a.Clock.Now(), 0) // An alert counts from now.
+	err := wait.PollUntilContextCancel(ctx, retryInterval, true, func(ctx context.Context) (bool, error) {
+		err := a.record(ctx)
+		if ctx.Err() != nil || errors.Is(err, ledger.ErrFenced) {
+			return true, err
+		}
+		a.Log.Error(err, "Failed to open the ledger, retrying", "file", a.File)
+		return false, nil
+	})
+	if errors.Is(err, ledger.ErrFenced) || err == nil {
+		return err
+	}
+	if !errors.Is(err, context.Canceled) {
+		a.Log.Error(err, "Failed to write the ledger at the end", "file", a.File)
+	}
+	return nil
+}
+
+func (a *Accountant) record(ctx context.Context) error {
 	store, err := ledger.Open(ctx, a.File)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package accounting
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -198,7 +199,17 @@ func TestAnotherLeaderContinues(t *testing.T) {
 	})
 }
 
+// The broker assigns pods without a ledger, and writes it when it can.
 func TestALedgerThatCannotBeOpened(t *testing.T) {
-	a := New(Config{Log: testr.New(t), Clock: clock.RealClock{}, Settings: Settings{File: t.TempDir()}})
-	require.ErrorContains(t, a.Run(t.Context()), "ledger ")
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.write(w.pod("web-0", "q", 0))
+		require.NoError(t, os.Mkdir(w.file, 0o755))
+		stop := w.lead()
+		w.minute(2)
+		require.NoError(t, os.Remove(w.file))
+		w.minute(3)
+		w.shows("c1/web-0 q 0-… 2000")
+		require.NoError(t, stop())
+	})
 }

@@ -6,18 +6,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics show whether the ledger is written.
-type Metrics struct{ lastWrite, open prometheus.Gauge }
+// Metrics show whether the ledger is written. Only a leader has values.
+type Metrics struct{ lastWrite, open *prometheus.GaugeVec }
 
 // NewMetrics registers the metrics.
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
-		lastWrite: prometheus.NewGauge(prometheus.GaugeOpts{
+		lastWrite: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "liqo_broker_ledger_last_write_timestamp_seconds", Help: "When the ledger was written last.",
-		}),
-		open: prometheus.NewGauge(prometheus.GaugeOpts{
+		}, nil),
+		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "liqo_broker_ledger_open_segments", Help: "Pods that hold resources at a provider, by the ledger.",
-		}),
+		}, nil),
 	}
 	for _, c := range []prometheus.Collector{m.lastWrite, m.open} {
 		if err := registry.Register(c); err != nil {
@@ -29,7 +29,7 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 
 func (m *Metrics) written(at time.Time, open int) {
 	if m != nil {
-		m.lastWrite.Set(float64(at.UnixMilli()) / 1000)
-		m.open.Set(float64(open))
+		m.lastWrite.WithLabelValues().Set(float64(at.UnixMilli()) / 1000)
+		m.open.WithLabelValues().Set(float64(open))
 	}
 }
