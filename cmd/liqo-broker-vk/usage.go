@@ -82,7 +82,8 @@ func (o *usageOptions) query(now time.Time) (*ledger.Query, []ledger.Group, erro
 	groups := make([]ledger.Group, len(o.by))
 	for i, name := range o.by {
 		groups[i] = ledger.Group(name)
-		f.When(!slices.Contains(ledger.Groups(), groups[i]), "--by="+name, "use one or more of day, consumer, namespace, workload, pod, provider")
+		f.When(!slices.Contains(ledger.Groups(), groups[i]), "--by="+name,
+			"use one or more of day, consumer, namespace, workload, pod, provider")
 	}
 	if o.consumerGiven {
 		q.Consumer = &o.consumer

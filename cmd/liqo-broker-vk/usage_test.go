@@ -29,7 +29,8 @@ func writtenLedger(t *testing.T) string {
 	book := ledger.NewBook(nil)
 	observe := func(consumer, pod, provider string, from, to time.Time) {
 		book.Observe(from, &ledger.Holding{
-			UID: types.UID(pod), Consumer: consumer, Namespace: "shop-" + consumer, Pod: pod, Workload: "web", Provider: provider, Assigned: from,
+			UID: types.UID(pod), Consumer: consumer, Namespace: "shop-" + consumer, Pod: pod, Workload: "web",
+			Provider: provider, Assigned: from,
 			Requests: resources.Amounts{corev1.ResourceCPU: 2000, corev1.ResourceMemory: 1 << 30, corev1.ResourcePods: 1},
 		})
 		book.Release(to, types.UID(pod))

@@ -1,6 +1,6 @@
-// Package ledger records which pod held which resources at which provider, from when to when, and what that cost. A
-// segment is one such time with the same requests. Hours, costs and bills are computed from segments and prices: none of
-// them can be counted twice.
+// Package ledger records which pod held which resources at which provider, from when to when, and the cost. A segment is
+// one such time with the same requests. Hours, costs and bills are computed from segments and prices, so no time can be
+// counted twice.
 package ledger
 
 import (

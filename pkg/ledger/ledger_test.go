@@ -332,7 +332,7 @@ func TestTheLedgerIsTheIntegral(t *testing.T) {
 			if !crashed {
 				continue
 			}
-			// Nobody saw the last step; the next broker reads the pods that there are.
+			// No broker saw the last step; the next one reads the pods that there are.
 			for _, uid := range []types.UID{"p0", "p1", "p2", "p3"} {
 				slack[uid] += now.Sub(written)
 			}
@@ -386,7 +386,8 @@ func BenchmarkExport(b *testing.B) {
 	require.NoError(b, s.Write(b.Context(), at(0), book.Changed(), map[string]price.Lists{"q": lists}))
 	for b.Loop() {
 		rows, total := 0, 0.0
-		require.NoError(b, s.Charges(b.Context(), at(720*60), &Query{From: at(0), To: at(720 * 60), Step: time.Hour}, func(c *Charge) error {
+		q := &Query{From: at(0), To: at(720 * 60), Step: time.Hour}
+		require.NoError(b, s.Charges(b.Context(), q.To, q, func(c *Charge) error {
 			rows++
 			total += c.Cost
 			return nil

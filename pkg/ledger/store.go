@@ -44,7 +44,9 @@ type Store struct {
 
 // Open opens the ledger in a file, and creates it if there is none.
 func Open(ctx context.Context, file string) (*Store, error) {
-	return open(ctx, file, url.Values{"_pragma": {"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(5000)"}, "_txlock": {"immediate"}})
+	return open(ctx, file, url.Values{
+		"_pragma": {"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(5000)"}, "_txlock": {"immediate"},
+	})
 }
 
 // OpenReadOnly opens the ledger in a file that exists, also while a broker writes it.
@@ -145,7 +147,7 @@ func (s *Store) Lead(ctx context.Context) (open []Segment, alive time.Time, err 
 }
 
 // Write writes changed segments, and that their pods were seen until now. It answers ErrFenced if another Store leads.
-// What it does can be repeated. A segment that has ended stays as it is.
+// It can be repeated. A segment that has ended stays as it is.
 func (s *Store) Write(ctx context.Context, now time.Time, changed []Segment, prices map[string]price.Lists) error {
 	return s.transact(ctx, func(tx *sql.Tx) error {
 		epoch, err := metaOf(ctx, tx, "epoch")
@@ -171,7 +173,8 @@ func (s *Store) Write(ctx context.Context, now time.Time, changed []Segment, pri
 			if err != nil {
 				return err
 			}
-			if _, err := tx.ExecContext(ctx, `INSERT OR REPLACE INTO prices VALUES (?, ?, ?)`, provider, now.UnixMilli(), string(text)); err != nil {
+			_, err = tx.ExecContext(ctx, `INSERT OR REPLACE INTO prices VALUES (?, ?, ?)`, provider, now.UnixMilli(), string(text))
+			if err != nil {
 				return err
 			}
 		}

@@ -1,4 +1,4 @@
-// Package price computes what a pod costs at a provider. Prices are for an hour of one unit of a resource, and change at
+// Package price computes the cost of pods at providers. Prices are for an hour of one unit of a resource, and change at
 // given times.
 package price
 
@@ -53,7 +53,7 @@ func Format(value float64) string {
 }
 
 // Of returns the prices of a provider: its price lists, else its attribute price. If an administrator accepts the prices
-// that the provider advertises, these labels replace both. Labels are those of its VirtualNodes.
+// that the provider advertises, the labels of its VirtualNodes replace both.
 func Of(spec *v1alpha1.ProviderClusterSpec, labels map[string]string) Lists {
 	if spec.AcceptAdvertisedPrices {
 		if list, ok := advertised(labels); ok {

@@ -44,7 +44,7 @@ func (b *brokered) ledgerOf(ctx context.Context) (map[string]used, error) {
 	})
 }
 
-// recorded tests that the ledger has what the API shows of pods, through a move, a deletion, and a new leader.
+// recorded tests that the ledger agrees with the pods in the API, through a move, a deletion, and a new leader.
 func (b *brokered) recorded(t *testing.T) {
 	ns := b.namespace(t)
 	const perCPU = 3600 // Of a CPU and second: 1 EUR.
@@ -60,7 +60,7 @@ func (b *brokered) recorded(t *testing.T) {
 	b.settle(t, ns, 3)
 	first := b.held(t, ns)
 
-	// web-0 is deleted while nobody leads, web-1 moves later.
+	// web-0 is deleted while no broker leads, web-1 moves later.
 	leader, err := b.BrokerLeader(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, b.Kill(leader))
@@ -92,7 +92,7 @@ func (b *brokered) recorded(t *testing.T) {
 		switch {
 		case deleted.open || left.open || !now.open:
 			return fmt.Errorf("open: %+v, %+v, %+v", deleted, left, now)
-		// A pod that ended while nobody led is charged until the ledger was written last.
+		// A pod that ended while no broker led is charged until the ledger was written last.
 		case deleted.seconds > led.Sub(first["web-0"].assigned).Seconds() ||
 			deleted.seconds < killed.Sub(first["web-0"].assigned).Seconds()-ledgerInterval.Seconds()-2:
 			return fmt.Errorf("web-0 was charged for %gs; it was assigned at %s, the leader ended at %s", deleted.seconds,

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -150,8 +149,9 @@ func runAll(t *testing.T, scenarios []scenario) {
 func startFederation(t *testing.T) *catalogued {
 	t.Helper()
 	spans, tracing := traced(t)
-	dir := t.TempDir() // The broker has a user of its own.
-	require.NoError(t, errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o777)))
+	dir, err := os.MkdirTemp("/var/tmp", "liqo-broker-vk-ledger-") // The /tmp of the broker is its own.
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	file := filepath.Join(dir, "ledger.db")
 	b := startBroker(t, sandbox.Options{
 		Name: "federation", Consumers: 2, Providers: 3, Networking: true, ConsumerNodes: true, RemoteIPAM: true,

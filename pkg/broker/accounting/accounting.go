@@ -46,9 +46,9 @@ type Config struct {
 	Settings
 }
 
-// Settings are those of an administrator.
+// Settings are made by an administrator.
 type Settings struct {
-	// File is the ledger. Interval is how often it is written, Retention how long ended segments are kept; 0 is for ever.
+	// File is the ledger. Interval is how often it is written, Retention how long ended segments are kept; 0: indefinitely.
 	File                string
 	Interval, Retention time.Duration
 }

@@ -43,7 +43,7 @@ func (o oneInformer) GetInformer(context.Context, client.Object, ...cache.Inform
 	return o.informer, nil
 }
 
-// world is a broker's cluster, whose pods are those of the broker's Node.
+// world is a broker's cluster. All its pods are bound to the broker's Node.
 type world struct {
 	t     *testing.T
 	kube  *fake.Clientset
@@ -102,13 +102,14 @@ func (w *world) segments() (all []string) {
 	store, err := ledger.OpenReadOnly(w.t.Context(), w.file)
 	require.NoError(w.t, err)
 	defer store.Close()
-	require.NoError(w.t, store.Segments(w.t.Context(), w.began.Add(-time.Hour), w.began.Add(24*time.Hour), nil, func(s *ledger.Segment) error {
+	from, to := w.began.Add(-time.Hour), w.began.Add(24*time.Hour)
+	require.NoError(w.t, store.Segments(w.t.Context(), from, to, nil, func(s *ledger.Segment) error {
 		stop := "…"
 		if !s.Stop.IsZero() {
 			stop = fmt.Sprint(s.Stop.Sub(w.began).Round(time.Minute).Minutes())
 		}
-		all = append(all, fmt.Sprintf("%s/%s %s %g-%s %d", s.Consumer, s.Pod, s.Provider, s.Start.Sub(w.began).Round(time.Minute).Minutes(), stop,
-			s.Requests[corev1.ResourceCPU]))
+		start := s.Start.Sub(w.began).Round(time.Minute).Minutes()
+		all = append(all, fmt.Sprintf("%s/%s %s %g-%s %d", s.Consumer, s.Pod, s.Provider, start, stop, s.Requests[corev1.ResourceCPU]))
 		return nil
 	}))
 	return all
@@ -116,9 +117,10 @@ func (w *world) segments() (all []string) {
 
 func (w *world) pod(name, provider string, assigned time.Duration) *corev1.Pod {
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop-c1", Name: name, UID: types.UID(name), Labels: map[string]string{}, Annotations: map[string]string{
-			v1alpha1.AssignedAtAnnotation: w.began.Add(assigned).Format(time.RFC3339Nano),
-		}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop-c1", Name: name, UID: types.UID(name), Labels: map[string]string{},
+			Annotations: map[string]string{v1alpha1.AssignedAtAnnotation: w.began.Add(assigned).Format(time.RFC3339Nano)},
+		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")},
 		}}}},
@@ -180,7 +182,7 @@ func TestAnotherLeaderContinues(t *testing.T) {
 		w.minute(5)
 		require.NoError(t, stop())
 
-		// Nobody leads meanwhile.
+		// No broker leads meanwhile.
 		w.minute(60)
 		require.NoError(t, w.kube.CoreV1().Pods("shop-c1").Delete(t.Context(), "gone", metav1.DeleteOptions{}))
 		w.write(w.pod("moved", "r", 50*time.Minute))

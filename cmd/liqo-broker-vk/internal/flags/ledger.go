@@ -26,14 +26,14 @@ func (l *Ledger) Install(f *pflag.FlagSet) {
 	f.StringVar(&l.file, "ledger", l.file,
 		"The SQLite file in which the leader records which pods held which resources at which provider, and their prices; empty for none")
 	f.DurationVar(&l.interval, "ledger-interval", l.interval, "How often the ledger is written")
-	f.DurationVar(&l.retention, "ledger-retention", l.retention, "How long the ledger keeps pods that have ended; 0 for ever")
+	f.DurationVar(&l.retention, "ledger-retention", l.retention, "How long the ledger keeps pods that have ended; 0: indefinitely")
 }
 
 // Validate adds the faults.
 func (l *Ledger) Validate(f *Faults) {
 	f.When(l.file != "" && !filepath.IsAbs(l.file), "--ledger="+l.file, "give an absolute path")
 	f.Positive("--ledger-interval", l.interval)
-	f.When(l.retention < 0, fmt.Sprintf("--ledger-retention=%s", l.retention), "use a duration, or 0 for ever")
+	f.When(l.retention < 0, fmt.Sprintf("--ledger-retention=%s", l.retention), "use a duration, or 0 to keep them indefinitely")
 }
 
 // Config returns the settings; nil if there is no ledger.
