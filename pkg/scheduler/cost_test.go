@@ -44,7 +44,7 @@ func TestAPolicyLimitsTheCostOfAPod(t *testing.T) {
 	}
 }
 
-// A decision that was made on a copy is completed by the present prices, and each by those of its time.
+// A decision that was made on a copy is completed by the present prices, and each by the prices of its time.
 func TestPricesChangeInTime(t *testing.T) {
 	hour := time.Hour
 	s := stateOf(ready("p", func(p *Provider) {
