@@ -28,6 +28,10 @@ type ConsumerClusterSpec struct {
 	// together. A resource that is not listed has no limit.
 	// +optional
 	Limits corev1.ResourceList `json:"limits,omitempty"`
+	// Budget is the cost of the consumer's pods in a month, in UTC, from which on its new pods wait. Running pods stay. Costs
+	// in other currencies do not count. The broker needs a ledger (--ledger) for that.
+	// +optional
+	Budget *Money `json:"budget,omitempty"`
 }
 
 // ConsumerClusterList is a list of ConsumerClusters.

@@ -216,6 +216,9 @@ const ConditionAssigned = "brokering.liqo.io/Assigned"
 // provider is drained or lost, and that must not be restarted.
 const ReasonEvictionByBroker = "EvictionByBroker"
 
+// ReasonBudgetUsed is the reason of ConditionAssigned of a new pod whose consumer has used its budget of the month.
+const ReasonBudgetUsed = "BudgetUsed"
+
 // ReasonBeyondGrant is the reason of ConditionAssigned of a new pod that would exceed the resources granted to its
 // consumer.
 const ReasonBeyondGrant = "BeyondGrant"

@@ -274,29 +274,22 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	if mapsAddresses {
 		endpoints = network.NewEndpoints(home, cfg.Log)
 	}
+	accountant, overBudget, err := newAccountant(&cfg, mgr, registry, known)
+	if err != nil {
+		return nil, err
+	}
 	grantController := grants.New(home, known, again)
 	podController := pods.New(pods.Config{
 		Log: cfg.Log, Clock: clk, Client: home, Live: mgr.GetAPIReader(), Tracer: cfg.Tracer,
 		Events:  untrusted.Recorder{EventRecorder: mgr.GetEventRecorderFor("liqo-broker")}, //nolint:staticcheck // The new recorder has no pods' events yet.
 		Metrics: metrics.pods, Guard: required, State: known, Restorer: restorer, Policies: rules,
-		Grants: grantController, Checker: checker, MapsAddresses: mapsAddresses,
+		Grants: grantController, OverBudget: overBudget, Checker: checker, MapsAddresses: mapsAddresses,
 		Sibling: providerController.Sibling, RemoteNamespace: gone.RemoteNamespace,
 		Queue: podQueue, Requeue: again, Providers: providerQueue,
 		RefusalMemory: cfg.Times.RefusalMemory, ProbeInterval: cfg.Times.ProbeInterval, Workers: cfg.Workers,
 	})
 
 	rules.Nowhere = podController.Nowhere
-
-	var accountant *accounting.Accountant
-	if cfg.Ledger != nil {
-		of := accounting.Config{
-			Log: cfg.Log.WithName("ledger"), Clock: clk, Pods: mgr.GetCache(), Client: home, Prices: known.Prices, Settings: *cfg.Ledger,
-		}
-		if of.Metrics, err = accounting.NewMetrics(registry); err != nil {
-			return nil, fmt.Errorf("metrics: %w", err)
-		}
-		accountant = accounting.New(of)
-	}
 
 	// 4. The kubelet API.
 	local, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
@@ -322,6 +315,25 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 			Metrics: metrics.isolation,
 		}),
 	}, nil
+}
+
+// newAccountant returns the writer of the ledger, and its answer to whether a consumer has used its budget; nil without a
+// ledger.
+func newAccountant(cfg *Config, mgr manager.Manager, registry *prometheus.Registry, known *state.Federation,
+) (a *accounting.Accountant, overBudget func(consumer string) string, err error) {
+	if cfg.Ledger == nil {
+		return nil, nil, nil
+	}
+	metrics, err := accounting.NewMetrics(registry)
+	if err != nil {
+		return nil, nil, fmt.Errorf("metrics: %w", err)
+	}
+	a = accounting.New(accounting.Config{
+		Log: cfg.Log.WithName("ledger"), Clock: clock.RealClock{}, Pods: mgr.GetCache(), Client: mgr.GetClient(),
+		Prices: known.Prices, Metrics: metrics, Settings: *cfg.Ledger,
+		Events: untrusted.Recorder{EventRecorder: mgr.GetEventRecorderFor("liqo-broker")}, //nolint:staticcheck // As the pods' events.
+	})
+	return a, a.OverBudget, nil
 }
 
 // Node is the broker's Node; test/histories plays virtual-kubelet's node controller with it.

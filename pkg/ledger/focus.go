@@ -21,8 +21,8 @@ var focusColumns = []struct {
 	{"BillingAccountId", accountOf},
 	{"BillingAccountName", accountOf},
 	{"BillingCurrency", func(c *Charge) string { return c.Price.Currency }},
-	{"BillingPeriodStart", func(c *Charge) string { return timestamp(monthOf(c.From)) }},
-	{"BillingPeriodEnd", func(c *Charge) string { return timestamp(monthOf(c.From).AddDate(0, 1, 0)) }},
+	{"BillingPeriodStart", func(c *Charge) string { return timestamp(MonthOf(c.From)) }},
+	{"BillingPeriodEnd", func(c *Charge) string { return timestamp(MonthOf(c.From).AddDate(0, 1, 0)) }},
 	{"ChargePeriodStart", func(c *Charge) string { return timestamp(c.From) }},
 	{"ChargePeriodEnd", func(c *Charge) string { return timestamp(c.To) }},
 	{"ChargeCategory", func(*Charge) string { return "Usage" }},
@@ -85,8 +85,8 @@ func decimal(value float64) string { return strconv.FormatFloat(value, 'f', -1, 
 
 func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.999Z") }
 
-// monthOf returns the beginning of the month of a time, in UTC.
-func monthOf(t time.Time) time.Time {
+// MonthOf returns the beginning of the month of a time, in UTC.
+func MonthOf(t time.Time) time.Time {
 	t = t.UTC()
 	return time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC)
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,11 +38,13 @@ const (
 type Config struct {
 	Log   logr.Logger
 	Clock clock.WithTicker
-	// Pods has the pods of the broker's Node; Client reads their namespaces.
+	// Pods has the pods of the broker's Node; Client reads their namespaces, and the ConsumerClusters.
 	Pods   cache.Informers
 	Client client.Reader
 	// Prices returns the present prices of all providers.
-	Prices  func() map[string]price.Lists
+	Prices func() map[string]price.Lists
+	// Events are about ConsumerClusters.
+	Events  record.EventRecorder
 	Metrics *Metrics
 	Settings
 }
@@ -63,10 +66,14 @@ type Accountant struct {
 	seen time.Time
 	// holding has the pods of the initial list that hold resources.
 	holding map[types.UID]bool
+	// overBudget has the consumers whose new pods wait, each with the reason. Only Run reads and writes warned, which has
+	// the budgets that an event was about.
+	overBudget map[string]string
+	warned     map[string]stage
 }
 
 // New returns an Accountant, which does nothing before Run.
-func New(cfg Config) *Accountant { return &Accountant{Config: cfg} }
+func New(cfg Config) *Accountant { return &Accountant{Config: cfg, warned: map[string]stage{}} }
 
 // Run writes the ledger until ctx ends, and then once more. It fails if another broker writes it: this one leads no more.
 // Otherwise it tries again: pods are assigned whether or not the ledger can be written.
@@ -143,7 +150,7 @@ func (a *Accountant) run(ctx context.Context, store *ledger.Store) error {
 func (a *Accountant) writeUntilEnd(ctx context.Context, store *ledger.Store, prices *ledger.Prices) error {
 	ticker := a.Clock.NewTicker(a.Interval)
 	defer ticker.Stop()
-	var forgotten time.Time
+	var forgotten, compared time.Time
 	for {
 		err := a.write(ctx, store, prices)
 		if errors.Is(err, ledger.ErrFenced) {
@@ -151,6 +158,12 @@ func (a *Accountant) writeUntilEnd(ctx context.Context, store *ledger.Store, pri
 		}
 		if err != nil && ctx.Err() == nil { // The changes stay in memory.
 			a.Log.Error(err, "Failed to write the ledger, retrying", "file", a.File)
+		}
+		if now := a.Clock.Now(); now.Sub(compared) >= budgetInterval {
+			compared = now
+			if err := a.checkBudgets(ctx, store); err != nil && ctx.Err() == nil {
+				a.Log.Error(err, "Failed to compare costs with budgets, retrying")
+			}
 		}
 		if now := a.Clock.Now(); a.Retention > 0 && now.Sub(forgotten) >= forgetInterval {
 			forgotten = now

@@ -19,7 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -29,6 +31,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ledger"
 	"github.com/capacitorset/liqo-broker-vk/pkg/price"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
 const interval = time.Second
@@ -50,6 +54,9 @@ type world struct {
 	began time.Time
 	file  string
 	home  client.Client
+	// accountant is the one that runs.
+	accountant *Accountant
+	events     *record.FakeRecorder
 }
 
 func newWorld(t *testing.T) *world {
@@ -58,9 +65,23 @@ func newWorld(t *testing.T) *world {
 		Name: "shop-c1", Labels: map[string]string{consts.RemoteClusterID: "c1"},
 		Annotations: map[string]string{consts.RemoteNamespaceManagedByAnnotationKey: "tenant/map"},
 	}}
+	known, err := scheme.New()
+	require.NoError(t, err)
+	consumers := []client.Object{
+		ofConsumer,
+		&v1alpha1.ConsumerCluster{
+			ObjectMeta: metav1.ObjectMeta{Name: "c1"},
+			Spec:       v1alpha1.ConsumerClusterSpec{Budget: &v1alpha1.Money{Amount: "2", Currency: "EUR"}},
+		},
+		&v1alpha1.ConsumerCluster{
+			ObjectMeta: metav1.ObjectMeta{Name: "c2"},
+			Spec:       v1alpha1.ConsumerClusterSpec{Budget: &v1alpha1.Money{Amount: "1", Currency: "USD"}},
+		},
+	}
 	return &world{
-		t: t, kube: fake.NewClientset(), began: time.Now(), file: filepath.Join(t.TempDir(), "ledger.db"),
-		home: fakeclient.NewClientBuilder().WithObjects(ofConsumer).Build(),
+		events: record.NewFakeRecorder(10),
+		t:      t, kube: fake.NewClientset(), began: time.Now(), file: filepath.Join(t.TempDir(), "ledger.db"),
+		home: fakeclient.NewClientBuilder().WithScheme(known).WithObjects(consumers...).Build(),
 	}
 }
 
@@ -74,12 +95,14 @@ func (w *world) lead() (stop func() error) {
 	metrics, err := NewMetrics(prometheus.NewPedanticRegistry())
 	require.NoError(w.t, err)
 	a := New(Config{
-		Log: testr.New(w.t), Clock: clock.RealClock{}, Pods: oneInformer{informer: informer}, Client: w.home, Metrics: metrics,
+		Events: w.events,
+		Log:    testr.New(w.t), Clock: clock.RealClock{}, Pods: oneInformer{informer: informer}, Client: w.home, Metrics: metrics,
 		Prices: func() map[string]price.Lists {
 			return map[string]price.Lists{"q": {{Currency: "EUR", PerHour: map[corev1.ResourceName]float64{"cpu": 1}}}}
 		},
 		Settings: Settings{File: w.file, Interval: interval, Retention: time.Hour},
 	})
+	w.accountant = a
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
 	time.Sleep(interval)
@@ -214,4 +237,74 @@ func TestALedgerThatCannotBeOpened(t *testing.T) {
 		w.shows("c1/web-0 q 0-… 2000")
 		require.NoError(t, stop())
 	})
+}
+
+// At q an hour of a CPU costs 1 EUR: two CPUs use the budget in an hour.
+func TestABudgetIsUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.write(w.pod("web-0", "q", 0))
+		stop := w.lead()
+		w.minute(40)
+		require.Empty(t, w.accountant.OverBudget("c1"))
+		require.Empty(t, w.events.Events)
+		w.minute(50)
+		require.Empty(t, w.accountant.OverBudget("c1"))
+		require.Contains(t, <-w.events.Events, "Warning BudgetNearlyUsed pods of consumer c1 have cost 1.6")
+		w.minute(62)
+		why := w.accountant.OverBudget("c1")
+		require.Contains(t, why, "in 2000-01, of a budget of 2 EUR")
+		require.Contains(t, <-w.events.Events, "Warning BudgetUsed pods of consumer c1")
+		require.Empty(t, w.accountant.OverBudget("c2"), "it has no pods")
+		require.Empty(t, w.accountant.OverBudget(""), "nor has it a budget")
+		w.minute(70)
+		require.Empty(t, w.events.Events, "it is said once")
+
+		// Another leader knows it, too.
+		require.NoError(t, stop())
+		stop = w.lead()
+		require.Eventually(t, func() bool { return w.accountant.OverBudget("c1") != "" }, 2*budgetInterval, interval)
+		<-w.events.Events
+
+		more := &v1alpha1.ConsumerCluster{}
+		require.NoError(t, w.home.Get(t.Context(), client.ObjectKey{Name: "c1"}, more))
+		more.Spec.Budget.Amount = "10"
+		require.NoError(t, w.home.Update(t.Context(), more))
+		time.Sleep(2 * budgetInterval)
+		require.Empty(t, w.accountant.OverBudget("c1"))
+		require.NoError(t, stop())
+	})
+}
+
+func TestABudgetIsOfAMonth(t *testing.T) {
+	w := newWorld(t)
+	store, err := ledger.Open(t.Context(), w.file)
+	require.NoError(t, err)
+	defer store.Close()
+	_, _, err = store.Lead(t.Context())
+	require.NoError(t, err)
+	end := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
+	book := ledger.NewBook(nil)
+	h := &ledger.Holding{UID: "web-0", Consumer: "c1", Provider: "q", Assigned: end.Add(-time.Hour), Requests: resources.Amounts{"cpu": 2000}}
+	book.Observe(end, h)
+	prices := map[string]price.Lists{"q": {{Currency: "EUR", PerHour: map[corev1.ResourceName]float64{"cpu": 1}}}}
+	require.NoError(t, store.Write(t.Context(), end, book.Changed(), prices))
+
+	now := clocktesting.NewFakeClock(end.Add(-time.Millisecond))
+	a := New(Config{Log: testr.New(t), Clock: now, Client: w.home, Events: w.events})
+	for month, over := range []bool{false, true, false, true} {
+		switch month {
+		case 1:
+			now.SetTime(end.Add(-time.Millisecond))
+			h.Requests = resources.Amounts{"cpu": 2001}
+			book.Observe(end.Add(-time.Hour+time.Millisecond), h)
+			require.NoError(t, store.Write(t.Context(), end, book.Changed(), nil))
+		case 2:
+			now.SetTime(end.Add(time.Minute))
+		case 3:
+			now.SetTime(end.Add(time.Hour))
+		}
+		require.NoError(t, a.checkBudgets(t.Context(), store))
+		require.Equal(t, over, a.OverBudget("c1") != "", month)
+	}
 }

@@ -29,6 +29,9 @@ const invalidRecheck = 5 * time.Minute
 // so that the pods of one owner are not tried together.
 const deferredRecheck = 15 * time.Second
 
+// budgetRecheck is how often a new pod is tried whose consumer has used its budget, plus jitter of up to the same time.
+const budgetRecheck = time.Minute
+
 // bindingRecheck is how soon a pod is tried again that other pods with claims are before, plus jitter.
 const bindingRecheck = 200 * time.Millisecond
 
@@ -60,11 +63,17 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 		return ctrl.Result{}, err
 	}
 
-	// 2. The grant of its consumer, if it is a new pod.
+	// 2. The grant and the budget of its consumer, if it is a new pod.
 	of := criteria.Pod(pod, namespace)
 	if of.First && of.Account != (scheduler.Account{}) && c.Grants != nil {
 		if err := c.Grants.Ensure(ctx, of.Account.Consumer); err != nil {
 			return ctrl.Result{}, err
+		}
+	}
+
+	if of.First && c.OverBudget != nil {
+		if why := c.OverBudget(of.Consumer); why != "" {
+			return ctrl.Result{RequeueAfter: wait.Jitter(budgetRecheck, 1)}, c.waits(ctx, pod, v1alpha1.ReasonBudgetUsed, why)
 		}
 	}
 
