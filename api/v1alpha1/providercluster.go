@@ -83,6 +83,7 @@ type PriceList struct {
 	// GiB, of pods per pod, and of any other resource per unit. A resource that is not listed costs nothing.
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['cpu', 'memory', 'ephemeral-storage', 'pods'] || k.startsWith('hugepages-') || k.contains('/'))",message="perHour has names of resources: cpu, memory, ephemeral-storage, pods, hugepages-SIZE, or a name with a domain, such as nvidia.com/gpu"
 	PerHour map[corev1.ResourceName]Decimal `json:"perHour"`
 }
 

@@ -109,13 +109,13 @@ func (o *usageOptions) run(ctx context.Context, out io.Writer, now time.Time) er
 		if err != nil {
 			return err
 		}
-		if err := store.Charges(ctx, now, q, rows.Write); err != nil {
+		if err := store.Charges(ctx, q, rows.Write); err != nil {
 			return err
 		}
 		return rows.Close()
 	}
 	sum := ledger.NewSum(groups...)
-	err = store.Charges(ctx, now, q, func(c *ledger.Charge) error {
+	err = store.Charges(ctx, q, func(c *ledger.Charge) error {
 		sum.Add(c)
 		return nil
 	})

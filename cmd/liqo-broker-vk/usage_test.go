@@ -38,9 +38,9 @@ func writtenLedger(t *testing.T) string {
 	observe("consumer1", "web-0", "oslo", day, day.Add(12*time.Hour))
 	observe("consumer1", "web-0", "turin", day.Add(12*time.Hour), day.Add(30*time.Hour))
 	observe("", "job-0", "madrid", day, day.Add(time.Hour))
-	prices := map[string]price.Lists{
-		"oslo":  {{Currency: "EUR", PerHour: map[corev1.ResourceName]float64{"cpu": 0.05, "memory": 0.002}}},
-		"turin": {{Currency: "EUR", PerHour: map[corev1.ResourceName]float64{"cpu": 0.04}}},
+	prices := map[string]ledger.PriceChange{
+		"oslo":  {At: day, Lists: price.Lists{{Currency: "EUR", PerHour: map[corev1.ResourceName]float64{"cpu": 0.05, "memory": 0.002}}}},
+		"turin": {At: day, Lists: price.Lists{{Currency: "EUR", PerHour: map[corev1.ResourceName]float64{"cpu": 0.04}}}},
 	}
 	require.NoError(t, store.Write(t.Context(), day.Add(30*time.Hour), book.Changed(), prices))
 	require.NoError(t, store.Close())
@@ -67,7 +67,7 @@ func TestUsage(t *testing.T) {
 		return out
 	}
 	require.Equal(t, `CONSUMER    PROVIDER   CPU-HOURS   GIB-HOURS   POD-HOURS   COST
-broker      madrid     2.00        1.00        1.00        1.00 pod-hours without a price
+(broker)    madrid     2.00        1.00        1.00        1.00 pod-hours without a price
 consumer1   oslo       24.00       12.00       12.00       1.224 EUR
 consumer1   turin      36.00       18.00       18.00       1.44 EUR
 `, run())

@@ -74,7 +74,10 @@ func (s *Session) providerColumns() []column {
 		of("Uptime", func(pc *v1alpha1.ProviderCluster) string { return cmp.Or(pc.Status.Summary.Uptime, unknown) }),
 		of("Latency", func(pc *v1alpha1.ProviderCluster) string { return cmp.Or(pc.Status.Summary.Latency, unknown) }),
 		of("Price", func(pc *v1alpha1.ProviderCluster) string {
-			return cmp.Or(pc.Status.Summary.Price, price.Of(&pc.Spec, nil).PerCPU(s.Now()), none)
+			if pc.Status.ObservedGeneration == 0 { // No broker has written it.
+				return cmp.Or(price.Of(&pc.Spec, nil).PerCPU(s.Now()), none)
+			}
+			return cmp.Or(pc.Status.Summary.Price, none)
 		}),
 		of("Age", func(pc *v1alpha1.ProviderCluster) string { return age(s.Now(), pc.CreationTimestamp.Time) }),
 		wide("Region", func(pc *v1alpha1.ProviderCluster) string { return cmp.Or(pc.Spec.Region(), none) }),

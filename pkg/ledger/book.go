@@ -37,13 +37,15 @@ type Segment struct {
 
 // Book follows pods. It has the open segments, and those that have changed since Flush. It is not safe for concurrent use.
 type Book struct {
-	open    map[types.UID]*Segment
+	open map[types.UID]*Segment
+	// closed has the last segment of each pod that holds nothing, until Forget.
+	closed  map[types.UID]*Segment
 	changed []Segment
 }
 
 // NewBook returns a Book that continues open segments.
 func NewBook(open []Segment) *Book {
-	b := &Book{open: make(map[types.UID]*Segment, len(open))}
+	b := &Book{open: make(map[types.UID]*Segment, len(open)), closed: map[types.UID]*Segment{}}
 	for i := range open {
 		b.open[open[i].UID] = &open[i]
 	}
@@ -64,10 +66,16 @@ func (b *Book) Observe(now time.Time, h *Holding) {
 		}
 		return
 	}
-	start := h.Assigned
 	if before != nil {
 		b.close(before, earlier(now, h.Assigned))
-		start = later(start, after(before)) // Another broker's clock wrote Assigned.
+	}
+	last, start := b.closed[h.UID], h.Assigned
+	if last != nil {
+		if last.Assigned.Equal(h.Assigned) && last.Provider == h.Provider && !h.Ended.IsZero() {
+			return // It ended before.
+		}
+		// The clock of another broker wrote Assigned; or the pod was not seen for a while.
+		start = later(start, after(last))
 	}
 	b.begin(h, start)
 	if !h.Ended.IsZero() {
@@ -80,6 +88,12 @@ func (b *Book) Release(now time.Time, uid types.UID) {
 	if open := b.open[uid]; open != nil {
 		b.close(open, now)
 	}
+}
+
+// Forget notes that a pod is gone, and its UID does not come back.
+func (b *Book) Forget(now time.Time, uid types.UID) {
+	b.Release(now, uid)
+	delete(b.closed, uid)
 }
 
 // ReleaseOthers notes that all pods but these hold nothing from now on.
@@ -98,6 +112,7 @@ func (b *Book) begin(h *Holding, start time.Time) {
 	s := &Segment{Holding: *h, Start: start}
 	s.Ended = time.Time{}
 	b.open[h.UID] = s
+	delete(b.closed, h.UID)
 	b.changed = append(b.changed, *s)
 }
 
@@ -105,6 +120,7 @@ func (b *Book) begin(h *Holding, start time.Time) {
 func (b *Book) close(s *Segment, at time.Time) {
 	s.Stop = later(at, s.Start)
 	delete(b.open, s.UID)
+	b.closed[s.UID] = s
 	b.changed = append(b.changed, *s)
 }
 

@@ -1,8 +1,9 @@
 package ledger
 
 import (
-	"reflect"
+	"maps"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/price"
@@ -25,18 +26,25 @@ func (p *Prices) Observe(provider string, at time.Time, lists price.Lists) {
 	p.of[provider] = append(p.of[provider], observed{at, lists})
 }
 
-// Differs reports whether a provider had other prices when they were observed last.
-func (p *Prices) Differs(provider string, lists price.Lists) bool {
-	all := p.of[provider]
-	if len(all) == 0 {
-		return len(lists) > 0
+// Latest returns the prices of all providers that were observed last, and when.
+func (p *Prices) Latest() map[string]PriceChange {
+	latest := make(map[string]PriceChange, len(p.of))
+	for provider, all := range p.of {
+		latest[provider] = PriceChange{At: all[len(all)-1].at, Lists: all[len(all)-1].lists}
 	}
-	return !same(all[len(all)-1].lists, lists)
+	return latest
 }
 
-func same(a, b price.Lists) bool {
-	return slices.EqualFunc(a, b, func(x, y price.List) bool {
-		return x.Currency == y.Currency && x.From.Equal(y.From) && reflect.DeepEqual(x.PerHour, y.PerHour)
+// PriceChange is the prices of a provider from a time on.
+type PriceChange struct {
+	At    time.Time
+	Lists price.Lists
+}
+
+// Differs reports whether other prices are in the lists.
+func (c *PriceChange) Differs(lists price.Lists) bool {
+	return !slices.EqualFunc(c.Lists, lists, func(x, y price.List) bool {
+		return x.Currency == y.Currency && x.From.Equal(y.From) && maps.Equal(x.PerHour, y.PerHour)
 	})
 }
 
@@ -47,10 +55,8 @@ func (p *Prices) at(provider string, t, to time.Time) (*price.List, time.Time) {
 	if len(all) == 0 {
 		return nil, to
 	}
-	i := 0
-	for i+1 < len(all) && !all[i+1].at.After(t) {
-		i++
-	}
+	later := sort.Search(len(all), func(i int) bool { return all[i].at.After(t) })
+	i := max(later-1, 0)
 	if i+1 < len(all) {
 		to = earlier(to, all[i+1].at)
 	}

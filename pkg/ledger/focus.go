@@ -57,9 +57,12 @@ var focusColumns = []struct {
 	{"Tags", func(c *Charge) string { return fmt.Sprintf("{%q: %q}", "workload", c.Workload) }},
 }
 
+// ownPods stands for the pods of the broker's own cluster. No cluster has such an id.
+const ownPods = "(broker)"
+
 func accountOf(c *Charge) string {
 	if c.Consumer == "" {
-		return "broker"
+		return ownPods
 	}
 	return c.Consumer
 }

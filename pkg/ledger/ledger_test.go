@@ -98,6 +98,18 @@ func TestBook(t *testing.T) {
 			b.Observe(at(11), holding("p", "r", at(2), 1)) // The broker that moved it is late.
 			b.Release(at(1), "p")
 		}, []string{"q 10-10 1", "r 10.000016666666667-10.000016666666667 1"}},
+		"a cache that lags": {func(b *Book) {
+			b.Observe(at(1), holding("p", "q", at(0), 1))
+			b.ReleaseOthers(at(2), nil) // The first list does not show it.
+			b.Observe(at(3), holding("p", "q", at(0), 1))
+		}, []string{"q 0-2 1", "q 2-… 1"}},
+		"an assignment that is earlier by its clock": {func(b *Book) {
+			b.Observe(at(1), holding("p", "q", at(0), 1))
+			b.Release(at(5), "p")
+			b.Observe(at(6), holding("p", "r", at(4), 1))
+			b.Forget(at(7), "p")
+			b.Forget(at(8), "p")
+		}, []string{"q 0-5 1", "r 5-7 1"}},
 		"a pod that is gone, or was never there": {func(b *Book) {
 			b.Observe(at(1), holding("p", "q", at(0), 1))
 			b.Observe(at(1), holding("o", "q", at(1), 1))
@@ -143,7 +155,7 @@ func TestTheStoreContinues(t *testing.T) {
 	b.Observe(at(1), holding("gone", "q", at(0), 1))
 	b.Observe(at(1), holding("stays", "q", at(0.5), 2))
 	lists := price.Lists{{Currency: "EUR", From: at(-5), PerHour: map[corev1.ResourceName]float64{"cpu": 0.5}}}
-	require.NoError(t, first.Write(t.Context(), at(2), b.Changed(), map[string]price.Lists{"q": lists}))
+	require.NoError(t, first.Write(t.Context(), at(2), b.Changed(), map[string]PriceChange{"q": {at(2), lists}}))
 	require.NoError(t, first.Write(t.Context(), at(3), b.Changed(), nil), "a write whose answer was lost is repeated")
 
 	second := opened(t, path)
@@ -165,8 +177,13 @@ func TestTheStoreContinues(t *testing.T) {
 	require.Equal(t, []string{"q 0-3 1", "q 0.5-… 2"}, times(all(t, second)))
 	prices, err := second.Prices(t.Context())
 	require.NoError(t, err)
-	require.False(t, prices.Differs("q", lists))
+	latest := prices.Latest()["q"]
+	require.Equal(t, at(2), latest.At.UTC())
+	require.False(t, latest.Differs(lists))
+	require.True(t, latest.Differs(nil))
+	require.NoError(t, second.Write(t.Context(), at(7), nil, map[string]PriceChange{"q": {at(7), nil}}))
 	require.NoError(t, second.Forget(t.Context(), at(4)))
+	require.Len(t, func() []observed { p, _ := second.Prices(t.Context()); return p.of["q"] }(), 2, "they applied at the time")
 	require.Equal(t, []string{"q 0.5-… 2"}, times(all(t, second)))
 }
 
@@ -221,12 +238,12 @@ func TestChargesFollowPrices(t *testing.T) {
 			{Currency: "EUR", From: at(90), PerHour: map[corev1.ResourceName]float64{"cpu": 10 * perCPU}},
 		}
 	}
-	require.NoError(t, s.Write(t.Context(), at(30), b.Changed(), map[string]price.Lists{"q": lists(1)}))
-	require.NoError(t, s.Write(t.Context(), at(60), nil, map[string]price.Lists{"q": lists(2)}))
+	require.NoError(t, s.Write(t.Context(), at(30), b.Changed(), map[string]PriceChange{"q": {at(30), lists(1)}}))
+	require.NoError(t, s.Write(t.Context(), at(150), nil, map[string]PriceChange{"q": {at(60), lists(2)}}))
 
 	var rows []string
 	q := &Query{From: at(-600), To: at(600), Step: time.Hour}
-	require.NoError(t, s.Charges(t.Context(), at(150), q, func(c *Charge) error {
+	require.NoError(t, s.Charges(t.Context(), q, func(c *Charge) error {
 		if c.Resource == corev1.ResourceCPU {
 			rows = append(rows, fmt.Sprintf("%s %g-%g %g × %s = %g", c.Pod, c.From.Sub(began).Minutes(), c.To.Sub(began).Minutes(),
 				c.Quantity, c.Price, c.Cost))
@@ -239,7 +256,7 @@ func TestChargesFollowPrices(t *testing.T) {
 	}, rows)
 
 	sum, one := NewSum(ByConsumer, ByProvider), "c1"
-	require.NoError(t, s.Charges(t.Context(), at(150), &Query{From: at(30), To: at(600), Consumer: &one}, func(c *Charge) error {
+	require.NoError(t, s.Charges(t.Context(), &Query{From: at(30), To: at(600), Consumer: &one}, func(c *Charge) error {
 		sum.Add(c)
 		return nil
 	}))
@@ -251,7 +268,7 @@ func TestChargesFollowPrices(t *testing.T) {
 		},
 	}, sum.Rows())
 	none := ""
-	require.NoError(t, s.Charges(t.Context(), at(150), &Query{From: at(30), To: at(600), Consumer: &none}, func(*Charge) error {
+	require.NoError(t, s.Charges(t.Context(), &Query{From: at(30), To: at(600), Consumer: &none}, func(*Charge) error {
 		return fmt.Errorf("the broker's own pods have none")
 	}))
 }
@@ -383,11 +400,11 @@ func BenchmarkExport(b *testing.B) {
 		book.Observe(at(0), h)
 	}
 	lists := price.Lists{{PerHour: map[corev1.ResourceName]float64{"cpu": 1}}}
-	require.NoError(b, s.Write(b.Context(), at(0), book.Changed(), map[string]price.Lists{"q": lists}))
+	require.NoError(b, s.Write(b.Context(), at(720*60), book.Changed(), map[string]PriceChange{"q": {at(0), lists}}))
 	for b.Loop() {
 		rows, total := 0, 0.0
 		q := &Query{From: at(0), To: at(720 * 60), Step: time.Hour}
-		require.NoError(b, s.Charges(b.Context(), q.To, q, func(c *Charge) error {
+		require.NoError(b, s.Charges(b.Context(), q, func(c *Charge) error {
 			rows++
 			total += c.Cost
 			return nil

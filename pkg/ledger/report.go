@@ -37,13 +37,17 @@ type Query struct {
 }
 
 // Charges calls each with the charges that a query selects, by the start of their segments. Segments that are open count
-// until now.
-func (s *Store) Charges(ctx context.Context, now time.Time, q *Query, each func(*Charge) error) error {
+// until the ledger was written last.
+func (s *Store) Charges(ctx context.Context, q *Query, each func(*Charge) error) error {
 	prices, err := s.Prices(ctx)
 	if err != nil {
 		return err
 	}
-	to := earlier(q.To, now)
+	alive, err := s.Alive(ctx)
+	if err != nil {
+		return err
+	}
+	to := earlier(q.To, alive)
 	return s.Segments(ctx, q.From, to, q.Consumer, func(segment *Segment) error {
 		stop := to
 		if !segment.Stop.IsZero() {

@@ -148,7 +148,7 @@ func (s *Store) Lead(ctx context.Context) (open []Segment, alive time.Time, err 
 
 // Write writes changed segments, and that their pods were seen until now. It answers ErrFenced if another Store leads.
 // It can be repeated. A segment that has ended stays as it is.
-func (s *Store) Write(ctx context.Context, now time.Time, changed []Segment, prices map[string]price.Lists) error {
+func (s *Store) Write(ctx context.Context, now time.Time, changed []Segment, prices map[string]PriceChange) error {
 	return s.transact(ctx, func(tx *sql.Tx) error {
 		epoch, err := metaOf(ctx, tx, "epoch")
 		if err != nil {
@@ -168,12 +168,12 @@ func (s *Store) Write(ctx context.Context, now time.Time, changed []Segment, pri
 				return err
 			}
 		}
-		for provider, lists := range prices {
-			text, err := json.Marshal(lists)
+		for provider, change := range prices {
+			text, err := json.Marshal(change.Lists)
 			if err != nil {
 				return err
 			}
-			_, err = tx.ExecContext(ctx, `INSERT OR REPLACE INTO prices VALUES (?, ?, ?)`, provider, now.UnixMilli(), string(text))
+			_, err = tx.ExecContext(ctx, `INSERT OR REPLACE INTO prices VALUES (?, ?, ?)`, provider, change.At.UnixMilli(), string(text))
 			if err != nil {
 				return err
 			}
@@ -197,10 +197,30 @@ func insertSegment(ctx context.Context, insert *sql.Stmt, s *Segment) error {
 	return err
 }
 
-// Forget deletes segments that ended before a time.
+// Forget deletes the segments of pods whose last one ended before a time, and the prices that were replaced before it.
 func (s *Store) Forget(ctx context.Context, before time.Time) error {
-	_, err := s.db.ExecContext(ctx, `DELETE FROM segments WHERE stop < ?`, before.UnixMilli())
-	return err
+	return s.transact(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `DELETE FROM segments WHERE stop < ?1 AND NOT EXISTS (
+			SELECT 1 FROM segments AS other WHERE other.uid = segments.uid AND (other.stop IS NULL OR other.stop >= ?1))`,
+			before.UnixMilli())
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `DELETE FROM prices WHERE EXISTS (
+			SELECT 1 FROM prices AS other WHERE other.provider = prices.provider AND other.observed > prices.observed
+			AND other.observed < ?)`, before.UnixMilli())
+		return err
+	})
+}
+
+// Alive returns until when the writer has seen the pods of open segments; zero if nothing was written.
+func (s *Store) Alive(ctx context.Context) (alive time.Time, err error) {
+	var at int64
+	err = s.db.QueryRowContext(ctx, `SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'alive'`).Scan(&at)
+	if errors.Is(err, sql.ErrNoRows) {
+		return alive, nil
+	}
+	return time.UnixMilli(at), err
 }
 
 const selectSegments = `SELECT uid, start, stop, assigned, consumer, namespace, pod, workload, provider, requests FROM segments`

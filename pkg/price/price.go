@@ -96,12 +96,22 @@ func advertised(labels map[string]string) (List, bool) {
 				list.Currency = labels[key]
 			}
 		default:
-			if value, ok := Parse(labels[key]); ok && len(list.PerHour) < maxAdvertised {
-				list.PerHour[corev1.ResourceName(strings.ReplaceAll(name, "_", "/"))] = value // nvidia.com_gpu
+			resource := corev1.ResourceName(strings.ReplaceAll(name, "_", "/")) // nvidia.com_gpu
+			if value, ok := Parse(labels[key]); ok && isResource(resource) && len(list.PerHour) < maxAdvertised {
+				list.PerHour[resource] = value
 			}
 		}
 	}
 	return list, len(list.PerHour) > 0
+}
+
+// isResource reports whether a pod can request a resource of that name. The CRD has the same rule.
+func isResource(name corev1.ResourceName) bool {
+	switch name {
+	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourcePods:
+		return true
+	}
+	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) || strings.Contains(string(name), "/")
 }
 
 // IsCurrency reports whether a text has the form of a code of ISO 4217.
@@ -115,7 +125,7 @@ func Parse(text string) (float64, bool) {
 		return 0, false
 	}
 	value, err := strconv.ParseFloat(text, 64)
-	return value, err == nil && value < 1e9
+	return value, err == nil && value <= 1e9
 }
 
 // At returns the prices that apply at a time; nil if there are none.
@@ -126,14 +136,6 @@ func (l Lists) At(t time.Time) *List {
 		}
 	}
 	return nil
-}
-
-// Since returns the prices that apply at a time or later.
-func (l Lists) Since(t time.Time) Lists {
-	for len(l) > 1 && !l[1].From.After(t) {
-		l = l[1:]
-	}
-	return l
 }
 
 // PerCPU returns the price of a CPU and hour at a time, for people; "" if there is none.

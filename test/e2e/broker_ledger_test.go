@@ -3,10 +3,10 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,7 +32,7 @@ func (b *brokered) ledgerOf(ctx context.Context) (map[string]used, error) {
 	defer store.Close()
 	now, uses := time.Now(), map[string]used{}
 	q := &ledger.Query{From: now.Add(-24 * time.Hour), To: now, Step: time.Hour}
-	return uses, store.Charges(ctx, now, q, func(c *ledger.Charge) error {
+	return uses, store.Charges(ctx, q, func(c *ledger.Charge) error {
 		key := string(c.UID) + " at " + c.Provider
 		u := uses[key]
 		if u.cost += c.Cost; c.Resource == corev1.ResourcePods {
@@ -56,6 +56,21 @@ func (b *brokered) recorded(t *testing.T) {
 			}}}
 		})
 	}
+	eventually(t, patient, func(ctx context.Context) error {
+		store, err := ledger.OpenReadOnly(ctx, b.ledger)
+		if err != nil {
+			return err
+		}
+		defer store.Close()
+		prices, err := store.Prices(ctx)
+		if err != nil {
+			return err
+		}
+		if latest := prices.Latest(); len(latest["provider1"].Lists) == 0 || len(latest["provider2"].Lists) == 0 {
+			return fmt.Errorf("the ledger has prices %v", latest)
+		}
+		return nil
+	})
 	b.create(t, ns, "web", 3, annotated(brokeringv1alpha1.FilterAnnotation, "provider.id in ['provider1', 'provider2']"))
 	b.settle(t, ns, 3)
 	first := b.held(t, ns)
@@ -103,7 +118,9 @@ func (b *brokered) recorded(t *testing.T) {
 			return fmt.Errorf("web-1 was charged for %gs at %s since %s", now.seconds, second["web-1"].provider, second["web-1"].assigned)
 		}
 		for _, u := range []used{deleted, left, now} {
-			assert.InDelta(t, u.seconds*first["web-0"].cpus*perCPU/3600, u.cost, 1e-6*u.cost+1e-9)
+			if want := u.seconds * first["web-0"].cpus * perCPU / 3600; math.Abs(want-u.cost) > 1e-6*want {
+				return fmt.Errorf("the cost is %g, want %g", u.cost, want)
+			}
 		}
 		return nil
 	})

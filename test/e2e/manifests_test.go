@@ -244,6 +244,7 @@ func (g *guarded) api(t *testing.T) {
 	for want, prices := range map[string]brokeringv1alpha1.PriceList{
 		"spec.prices[0].currency": {Currency: "euro", PerHour: perHour{"cpu": "1"}},
 		"spec.prices[0].perHour":  {Currency: "EUR", PerHour: perHour{"cpu": "-1"}},
+		"perHour has names":       {Currency: "EUR", PerHour: perHour{"CPU": "1"}},
 		"should have at least 1":  {Currency: "EUR", PerHour: perHour{}},
 		"":                        {Currency: "EUR", PerHour: perHour{"nvidia.com/gpu": "1.999999999"}},
 	} {

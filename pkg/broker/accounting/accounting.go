@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -64,8 +66,10 @@ type Accountant struct {
 	book *ledger.Book
 	// seen is when the pods of the initial list were seen last: by the broker that led before.
 	seen time.Time
-	// holding has the pods of the initial list that hold resources.
+	// holding has the pods that hold resources while the initial list is observed; then it is nil.
 	holding map[types.UID]bool
+	// again has the pods whose namespace could not be read.
+	again map[types.UID]*corev1.Pod
 	// overBudget has the consumers whose new pods wait, each with the reason. Only Run reads and writes warned, which has
 	// the budgets that an event was about.
 	overBudget map[string]string
@@ -113,11 +117,13 @@ func (a *Accountant) run(ctx context.Context, store *ledger.Store) error {
 	if err != nil {
 		return fmt.Errorf("ledger: %w", err)
 	}
+	known := &knownPrices{latest: prices.Latest(), inHour: map[string]int{}}
 	now := a.Clock.Now()
 	if alive.IsZero() || alive.After(now) {
 		alive = now
 	}
 	a.book, a.seen, a.holding = ledger.NewBook(open), alive, map[types.UID]bool{}
+	a.again = map[types.UID]*corev1.Pod{}
 	a.Log.Info("Writing the ledger", "file", a.File, "openSegments", len(open), "writtenUntil", alive)
 
 	informer, err := a.Pods.GetInformer(ctx, &corev1.Pod{})
@@ -125,8 +131,13 @@ func (a *Accountant) run(ctx context.Context, store *ledger.Store) error {
 		return err
 	}
 	registered, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
-		AddFunc:    func(o any, initial bool) { a.observe(ctx, o, initial) },
-		UpdateFunc: func(_, o any) { a.observe(ctx, o, false) },
+		AddFunc: func(o any, initial bool) { a.observe(ctx, o, initial) },
+		UpdateFunc: func(old, o any) {
+			if before, ok := old.(*corev1.Pod); ok && before.UID != uidOf(o) { // A list did not show the deletion.
+				a.release(old)
+			}
+			a.observe(ctx, o, false)
+		},
 		DeleteFunc: a.release,
 	})
 	if err != nil {
@@ -142,12 +153,12 @@ func (a *Accountant) run(ctx context.Context, store *ledger.Store) error {
 	}
 	a.mu.Lock()
 	a.book.ReleaseOthers(a.seen, a.holding)
-	a.holding = nil
+	a.holding = nil // The initial pods are known.
 	a.mu.Unlock()
-	return a.writeUntilEnd(ctx, store, prices)
+	return a.writeUntilEnd(ctx, store, known)
 }
 
-func (a *Accountant) writeUntilEnd(ctx context.Context, store *ledger.Store, prices *ledger.Prices) error {
+func (a *Accountant) writeUntilEnd(ctx context.Context, store *ledger.Store, prices *knownPrices) error {
 	ticker := a.Clock.NewTicker(a.Interval)
 	defer ticker.Stop()
 	var forgotten, compared time.Time
@@ -184,24 +195,18 @@ func (a *Accountant) writeUntilEnd(ctx context.Context, store *ledger.Store, pri
 }
 
 // write writes the changes until now. Pods hold their resources for as long as they are seen.
-func (a *Accountant) write(ctx context.Context, store *ledger.Store, prices *ledger.Prices) error {
+func (a *Accountant) write(ctx context.Context, store *ledger.Store, prices *knownPrices) error {
+	a.observeAgain(ctx)
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	a.mu.Lock()
 	now, changed, open := a.Clock.Now(), a.book.Changed(), a.book.Open()
 	a.mu.Unlock()
-	changedPrices := map[string]price.Lists{}
-	for provider, lists := range a.Prices() {
-		if prices.Differs(provider, lists) {
-			changedPrices[provider] = lists
-		}
-	}
+	changedPrices := prices.changes(now, a.Prices())
 	if err := store.Write(ctx, now, changed, changedPrices); err != nil {
 		return err
 	}
-	for provider, lists := range changedPrices {
-		prices.Observe(provider, now, lists)
-	}
+	prices.written(changedPrices)
 	a.mu.Lock()
 	a.book.Flush(len(changed))
 	a.mu.Unlock()
@@ -215,13 +220,20 @@ func (a *Accountant) observe(ctx context.Context, o any, initial bool) {
 	if !ok {
 		return
 	}
-	holding := a.holdingOf(ctx, pod)
+	holding, err := a.holdingOf(ctx, pod)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.holding != nil {
+		a.holding[pod.UID] = holding != nil || err != nil
+	}
+	delete(a.again, pod.UID)
+	if err != nil {
+		a.again[pod.UID] = pod
+		return
+	}
 	now := a.Clock.Now()
-	if initial && a.holding != nil {
+	if initial {
 		now = a.seen
-		a.holding[pod.UID] = holding != nil
 	}
 	if holding == nil {
 		a.book.Release(now, pod.UID)
@@ -240,40 +252,65 @@ func (a *Accountant) release(o any) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.book.Release(a.Clock.Now(), pod.UID)
+	delete(a.again, pod.UID)
+	a.book.Forget(a.Clock.Now(), pod.UID)
+}
+
+// observeAgain observes the pods whose namespace could not be read.
+func (a *Accountant) observeAgain(ctx context.Context) {
+	a.mu.Lock()
+	again := slices.Collect(maps.Values(a.again))
+	a.mu.Unlock()
+	for _, pod := range again {
+		a.observe(ctx, pod, false)
+	}
+}
+
+func uidOf(o any) types.UID {
+	pod, ok := o.(*corev1.Pod)
+	if !ok {
+		return ""
+	}
+	return pod.UID
 }
 
 // holdingOf returns the resources that a pod holds at its provider; nil if it has none. A pod that leaves a provider, or
-// fails over from it, holds nothing there from then on, however long it still runs there.
-func (a *Accountant) holdingOf(ctx context.Context, pod *corev1.Pod) *ledger.Holding {
+// fails over from it, holds nothing there from then on, however long it still runs there. The error is that its consumer
+// is not known.
+func (a *Accountant) holdingOf(ctx context.Context, pod *corev1.Pod) (*ledger.Holding, error) {
 	at := placement.AssignedTo(pod)
 	assigned, err := time.Parse(time.RFC3339Nano, pod.Annotations[v1alpha1.AssignedAtAnnotation])
 	if at.Provider == "" || err != nil {
-		return nil
+		return nil, nil
+	}
+	var ended time.Time
+	if placement.Terminal(pod) {
+		if ended = endOf(pod); ended.IsZero() {
+			return nil, nil // It has ended before now.
+		}
 	}
 	h := &ledger.Holding{
 		UID: pod.UID, Namespace: pod.Namespace, Pod: pod.Name, Workload: placement.ApplicationOf(pod), Provider: at.Provider,
-		Assigned: assigned, Requests: resources.PodRequests(&pod.Spec),
+		Assigned: assigned, Requests: resources.PodRequests(&pod.Spec), Ended: ended,
 	}
 	var namespace corev1.Namespace
-	if err := a.Client.Get(ctx, client.ObjectKey{Name: pod.Namespace}, &namespace); err == nil { // Else it is gone, with its pods.
-		h.Consumer = placement.ConsumerOf(&namespace)
+	if err := a.Client.Get(ctx, client.ObjectKey{Name: pod.Namespace}, &namespace); err != nil {
+		return nil, err
 	}
-	if placement.Terminal(pod) {
-		h.Ended = endOf(pod, a.Clock.Now())
-	}
-	return h
+	h.Consumer = placement.ConsumerOf(&namespace)
+	return h, nil
 }
 
-// endOf returns when the last container of a pod ended, now if that is not known.
-func endOf(pod *corev1.Pod, now time.Time) (end time.Time) {
+// endOf returns when the last container of a pod ended; zero if that is not known of one of them.
+func endOf(pod *corev1.Pod) (end time.Time) {
 	for i := range pod.Status.ContainerStatuses {
-		if t := pod.Status.ContainerStatuses[i].State.Terminated; t != nil && t.FinishedAt.After(end) {
+		t := pod.Status.ContainerStatuses[i].State.Terminated
+		if t == nil || t.FinishedAt.IsZero() {
+			return time.Time{}
+		}
+		if t.FinishedAt.After(end) {
 			end = t.FinishedAt.Time
 		}
-	}
-	if end.IsZero() {
-		return now
 	}
 	return end
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-logr/logr/testr"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -106,7 +105,6 @@ func (w *world) lead() (stop func() error) {
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
 	time.Sleep(interval)
-	require.Positive(w.t, testutil.ToFloat64(metrics.lastWrite))
 	return func() error {
 		cancel()
 		factory.Shutdown()
@@ -285,9 +283,13 @@ func TestABudgetIsOfAMonth(t *testing.T) {
 	require.NoError(t, err)
 	end := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
 	book := ledger.NewBook(nil)
-	h := &ledger.Holding{UID: "web-0", Consumer: "c1", Provider: "q", Assigned: end.Add(-time.Hour), Requests: resources.Amounts{"cpu": 2000}}
+	h := &ledger.Holding{
+		UID: "web-0", Consumer: "c1", Provider: "q", Assigned: end.Add(-time.Hour), Requests: resources.Amounts{"cpu": 2000},
+	}
 	book.Observe(end, h)
-	prices := map[string]price.Lists{"q": {{Currency: "EUR", PerHour: map[corev1.ResourceName]float64{"cpu": 1}}}}
+	prices := map[string]ledger.PriceChange{
+		"q": {At: end, Lists: price.Lists{{Currency: "EUR", PerHour: map[corev1.ResourceName]float64{"cpu": 1}}}},
+	}
 	require.NoError(t, store.Write(t.Context(), end, book.Changed(), prices))
 
 	now := clocktesting.NewFakeClock(end.Add(-time.Millisecond))
@@ -301,10 +303,108 @@ func TestABudgetIsOfAMonth(t *testing.T) {
 			require.NoError(t, store.Write(t.Context(), end, book.Changed(), nil))
 		case 2:
 			now.SetTime(end.Add(time.Minute))
+			require.NoError(t, store.Write(t.Context(), now.Now(), nil, nil))
 		case 3:
 			now.SetTime(end.Add(time.Hour))
+			require.NoError(t, store.Write(t.Context(), now.Now(), nil, nil))
 		}
 		require.NoError(t, a.checkBudgets(t.Context(), store))
 		require.Equal(t, over, a.OverBudget("c1") != "", month)
 	}
+}
+
+// A watch that began again may show the next pod of a name as a change of the pod before.
+func TestAPodReplacesAnotherUnseen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.write(w.pod("web-0", "q", 0))
+		stop := w.lead()
+		w.minute(5)
+		next := w.pod("web-0", "r", 5*time.Minute)
+		next.UID = "another"
+		w.write(next)
+		w.shows("c1/web-0 q 0-5 2000", "c1/web-0 r 5-… 2000")
+		require.NoError(t, stop())
+	})
+}
+
+// It was assigned after the list that the broker began with, and before all of it was observed.
+func TestAPodIsAssignedWhileABrokerBegins(t *testing.T) {
+	w := newWorld(t)
+	store, err := ledger.Open(t.Context(), w.file)
+	require.NoError(t, err)
+	defer store.Close()
+	a := New(Config{Log: testr.New(t), Clock: clocktesting.NewFakeClock(w.began), Client: w.home})
+	a.book, a.seen = ledger.NewBook(nil), w.began.Add(-time.Hour)
+	a.holding, a.again = map[types.UID]bool{}, map[types.UID]*corev1.Pod{}
+	a.observe(t.Context(), w.pod("early", "", 0), true)
+	a.observe(t.Context(), w.pod("early", "q", 0), false)
+	a.book.ReleaseOthers(a.seen, a.holding)
+	require.Equal(t, 1, a.book.Open())
+}
+
+func TestPodsWhoseEndIsNotKnown(t *testing.T) {
+	finished := func(at int64) corev1.ContainerStatus {
+		return corev1.ContainerStatus{State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.Unix(at, 0)},
+		}}
+	}
+	for name, tc := range map[string]struct {
+		containers []corev1.ContainerStatus
+		want       int64
+	}{
+		"no container was reported":      {nil, 0},
+		"both ended":                     {[]corev1.ContainerStatus{finished(5), finished(7)}, 7},
+		"one was not seen to have ended": {[]corev1.ContainerStatus{finished(5), {}}, 0},
+		"of one the time is not known": {[]corev1.ContainerStatus{finished(5), {State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{},
+		}}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			end := endOf(&corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: tc.containers}})
+			if tc.want == 0 {
+				require.Zero(t, end)
+				return
+			}
+			require.Equal(t, tc.want, end.Unix())
+		})
+	}
+}
+
+func TestAPodWhoseNamespaceIsNotCachedYet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var namespace corev1.Namespace
+		require.NoError(t, w.home.Get(t.Context(), client.ObjectKey{Name: "shop-c1"}, &namespace))
+		require.NoError(t, w.home.Delete(t.Context(), &namespace))
+		w.write(w.pod("web-0", "q", 0))
+		stop := w.lead()
+		w.minute(1)
+		require.Empty(t, w.segments())
+		namespace.ResourceVersion = ""
+		require.NoError(t, w.home.Create(t.Context(), &namespace))
+		w.shows("c1/web-0 q 0-… 2000")
+		require.NoError(t, stop())
+	})
+}
+
+func TestChangesOfPricesAreBounded(t *testing.T) {
+	now := time.Date(2026, 11, 29, 10, 0, 0, 0, time.UTC)
+	k := &knownPrices{latest: map[string]ledger.PriceChange{}, inHour: map[string]int{}}
+	recorded := 0
+	record := func(now time.Time, perCPU float64) map[string]ledger.PriceChange {
+		changes := k.changes(now, map[string]price.Lists{"q": {{PerHour: map[corev1.ResourceName]float64{"cpu": perCPU}}}})
+		k.written(changes)
+		recorded += len(changes)
+		return changes
+	}
+	record(now, 0)
+	require.Empty(t, record(now.Add(time.Second), 0), "nothing has changed")
+	require.Equal(t, now.Add(time.Millisecond), record(now.Add(-time.Minute), 1)["q"].At, "the clock was set back")
+	for i := range 1000 {
+		record(now.Add(time.Duration(i)*time.Second), float64(i+2))
+	}
+	require.Equal(t, 2+maxPriceChanges, recorded, "two of the hours before")
+	require.Len(t, record(now.Add(time.Hour), 5000), 1)
+	require.Len(t, k.changes(now, map[string]price.Lists{"new": nil}), 1, "that it has none is recorded, too")
 }

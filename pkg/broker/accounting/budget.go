@@ -54,7 +54,7 @@ func (a *Accountant) checkBudgets(ctx context.Context, store *ledger.Store) erro
 		now := a.Clock.Now()
 		month := ledger.MonthOf(now)
 		sum := ledger.NewSum(ledger.ByConsumer)
-		err := store.Charges(ctx, now, &ledger.Query{From: month, To: now}, func(c *ledger.Charge) error {
+		err := store.Charges(ctx, &ledger.Query{From: month, To: now}, func(c *ledger.Charge) error {
 			if budgets[c.Consumer] != nil {
 				sum.Add(c)
 			}

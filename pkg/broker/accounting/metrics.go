@@ -13,7 +13,7 @@ type Metrics struct{ lastWrite, open *prometheus.GaugeVec }
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		lastWrite: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "liqo_broker_ledger_last_write_timestamp_seconds", Help: "When the ledger was written last.",
+			Name: "liqo_broker_ledger_last_write_timestamp_seconds", Help: "When the ledger was written last, or a leader began to try.",
 		}, nil),
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "liqo_broker_ledger_open_segments", Help: "Pods that hold resources at a provider, by the ledger.",

@@ -179,7 +179,6 @@ func (c *Controller) reconcile(ctx context.Context, id string) (ctrl.Result, err
 	updated.Status = statusOf(pc, &known, in, c.NodeName)
 	translated := placement.Provider(updated, in.virtualNodes, in.namespaceMaps)
 	now := c.Clock.Now()
-	translated.Prices = translated.Prices.Since(now) // When the next ones apply, waiting pods are tried again.
 	updated.Status.Summary.Price = translated.Prices.PerCPU(now)
 	c.mu.Lock()
 	c.latest[id] = updated
@@ -196,7 +195,7 @@ func (c *Controller) reconcile(ctx context.Context, id string) (ctrl.Result, err
 
 	// 5. After an outage: does it still run pods that were moved away? The provider may be slow, so other workers ask.
 	after = earliest(c.Cleaner.Request(id), after)
-	if next, ok := translated.Prices.Next(now); ok {
+	if next, ok := translated.Prices.Next(now); ok { // Waiting pods are tried again.
 		after = earliest(next.Sub(now), after)
 	}
 	return ctrl.Result{RequeueAfter: after}, nil
@@ -311,7 +310,8 @@ func (c *Controller) writeNotPeered(ctx context.Context, id string, denied []*au
 
 // administered reports whether anything in a spec differs from the defaults.
 func administered(spec *v1alpha1.ProviderClusterSpec) bool {
-	return !spec.IsEnabled() || spec.Cordoned || spec.Drain || len(spec.Attributes) > 0
+	return !spec.IsEnabled() || spec.Cordoned || spec.Drain || len(spec.Attributes) > 0 ||
+		len(spec.Prices) > 0 || spec.AcceptAdvertisedPrices
 }
 
 // Sibling returns a VirtualNode of a provider, the first by name; "" if it has none.

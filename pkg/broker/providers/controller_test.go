@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -130,4 +131,19 @@ func TestAProviderIsCheckedAfterAnOutage(t *testing.T) {
 	require.Equal(t, interval, reconcile())
 	require.NoError(t, c.Delete(t.Context(), virtualNode))
 	require.Zero(t, reconcile())
+}
+
+// A provider without VirtualNodes keeps what an administrator has set, for when it is back.
+func TestSpecsThatAreKept(t *testing.T) {
+	require.False(t, administered(&v1alpha1.ProviderClusterSpec{}))
+	for _, spec := range []v1alpha1.ProviderClusterSpec{
+		{Enabled: ptr.To(false)},
+		{Cordoned: true},
+		{Drain: true},
+		{Attributes: map[string]string{"region": "eu"}},
+		{Prices: []v1alpha1.PriceList{{Currency: "EUR"}}},
+		{AcceptAdvertisedPrices: true},
+	} {
+		require.True(t, administered(&spec), "%+v", spec)
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/price"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
@@ -88,6 +89,22 @@ func TestAProviderWithAClosedVirtualNodeIsReadAgain(t *testing.T) {
 		require.NotPanics(t, func() { require.False(t, f.Schedule(closed(time.Now()))) })
 		require.True(t, f.Schedule(closed(time.Now().Add(time.Second))))
 		require.True(t, f.Schedule(usable("q")))
+	})
+}
+
+// When other prices begin to apply, nothing in the API changes.
+func TestPodsThatWaitForAPriceAreTriedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := withProviders("q")
+		priced := usable("q")
+		priced.Prices = price.Lists{{}, {From: time.Now().Add(time.Hour)}}
+		require.True(t, f.Schedule(priced))
+		time.Sleep(time.Hour - time.Second)
+		require.False(t, f.Schedule(priced))
+		time.Sleep(time.Second)
+		require.True(t, f.Schedule(priced))
+		require.False(t, f.Schedule(priced))
+		require.Equal(t, priced.Prices, f.Prices()["q"], "also the earlier ones")
 	})
 }
 

@@ -72,8 +72,13 @@ type provider struct {
 	changed uint64
 }
 
-// moveInputs are the inputs that decide whether pods must leave a provider.
-type moveInputs struct{ confirmed, unreachable, unusable, suspended, draining bool }
+// moveInputs are the inputs that decide whether pods must leave a provider, or that waiting pods wait for, besides its
+// object.
+type moveInputs struct {
+	confirmed, unreachable, unusable, suspended, draining bool
+	// pricedFrom is the From of the present prices.
+	pricedFrom time.Time
+}
 
 // ProviderSpec is the state of a provider in the API.
 type ProviderSpec struct {
@@ -236,6 +241,9 @@ func (f *Federation) Schedule(fresh scheduler.Provider) (changed bool) {
 		confirmed: p.confirmed, unreachable: !p.unreachableSince.IsZero(), unusable: p.unusable(),
 		suspended: f.movesSuspended(p, f.suspicious()), draining: p.spec.Draining,
 	}
+	if prices := fresh.Prices.At(f.cfg.Clock.Now()); prices != nil {
+		inputs.pricedFrom = prices.From
+	}
 	changed = inputs != p.movesDependOn || !equalities.DeepEqual(p.scheduled, fresh)
 	p.scheduled, p.movesDependOn = fresh, inputs
 	if changed {
@@ -355,13 +363,15 @@ func (f *Federation) ObserveClean(id string, moved int) {
 	}
 }
 
-// Prices returns the prices of all providers.
+// Prices returns the prices of all providers that are known to the scheduler.
 func (f *Federation) Prices() map[string]price.Lists {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all := make(map[string]price.Lists, len(f.providers))
 	for id, p := range f.providers {
-		all[id] = p.scheduled.Prices
+		if p.scheduled.ID != "" { // Otherwise they are not known yet.
+			all[id] = p.scheduled.Prices
+		}
 	}
 	return all
 }

@@ -34,7 +34,7 @@ type Provider struct {
 // Public returns the provider as anonymous callers see it: of its attributes only region and price, and without the
 // slices and the conditions, whose messages name other clusters and their addresses.
 func (p Provider) Public() Provider {
-	p.Attributes, p.VirtualNodes, p.Conditions = nil, nil, nil
+	p.Attributes, p.Prices, p.VirtualNodes, p.Conditions = nil, nil, nil, nil
 	return p
 }
 

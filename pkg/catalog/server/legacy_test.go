@@ -8,9 +8,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
 func TestClustersAreKubernetesObjects(t *testing.T) {
@@ -66,6 +69,9 @@ func TestAnonymousCallersSeeNoDetails(t *testing.T) {
 		p1 := providerOf("p1", 1)
 		p1.Spec.Attributes["contract"] = "secret-attribute"
 		p1.Status.Conditions[0].Message = "secret-message"
+		p1.Spec.Prices = []v1alpha1.PriceList{{Currency: "EUR", PerHour: map[corev1.ResourceName]v1alpha1.Decimal{
+			"example.com/secret-device": "1",
+		}}}
 		fc := clusterOf("p1")
 		fc.Labels, fc.Annotations = map[string]string{"x": "secret-label"}, map[string]string{"y": "secret-annotation"}
 		fc.Status = liqov1beta1.ForeignClusterStatus{
