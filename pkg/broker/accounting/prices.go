@@ -19,7 +19,7 @@ type knownPrices struct {
 	inHour map[string]int
 }
 
-// changes returns the prices to record. Their times are later than those of earlier ones, also if the clock is set back.
+// changes returns the prices to record. Their times are later than earlier ones, also if the clock is set back.
 func (k *knownPrices) changes(now time.Time, present map[string]price.Lists) map[string]ledger.PriceChange {
 	changes := map[string]ledger.PriceChange{}
 	if hour := now.Truncate(time.Hour); !hour.Equal(k.hour) {

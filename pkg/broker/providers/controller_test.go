@@ -133,7 +133,7 @@ func TestAProviderIsCheckedAfterAnOutage(t *testing.T) {
 	require.Zero(t, reconcile())
 }
 
-// A provider without VirtualNodes keeps what an administrator has set, for when it is back.
+// A provider without VirtualNodes keeps the settings of an administrator, for when it is back.
 func TestSpecsThatAreKept(t *testing.T) {
 	require.False(t, administered(&v1alpha1.ProviderClusterSpec{}))
 	for _, spec := range []v1alpha1.ProviderClusterSpec{
