@@ -320,7 +320,7 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 // newAccountant returns the writer of the ledger, and its answer to whether a consumer has used its budget; nil without a
 // ledger.
 func newAccountant(cfg *Config, mgr manager.Manager, registry *prometheus.Registry, known *state.Federation,
-) (a *accounting.Accountant, overBudget func(consumer string) string, err error) {
+) (a *accounting.Accountant, overBudget func(ctx context.Context, consumer string) string, err error) {
 	if cfg.Ledger == nil {
 		return nil, nil, nil
 	}

@@ -90,6 +90,13 @@ func (b *Book) Release(now time.Time, uid types.UID) {
 	}
 }
 
+// Remember notes the last segment of a pod that holds nothing, which an earlier Book closed.
+func (b *Book) Remember(last *Segment) {
+	if b.open[last.UID] == nil {
+		b.closed[last.UID] = last
+	}
+}
+
 // Forget notes that a pod is gone, and its UID does not come back.
 func (b *Book) Forget(now time.Time, uid types.UID) {
 	b.Release(now, uid)

@@ -146,6 +146,21 @@ func (s *Store) Lead(ctx context.Context) (open []Segment, alive time.Time, err 
 	return open, alive, err
 }
 
+// Last returns the last segment of a pod; nil if there is none.
+func (s *Store) Last(ctx context.Context, uid types.UID) (last *Segment, err error) {
+	rows, err := s.db.QueryContext(ctx, selectSegments+` WHERE uid = ? ORDER BY start DESC LIMIT 1`, string(uid))
+	if err != nil {
+		return nil, err
+	}
+	for segment, err := range scan(rows) {
+		if err != nil {
+			return nil, err
+		}
+		last = &segment
+	}
+	return last, nil
+}
+
 // Write writes changed segments, and that their pods were seen until now. It answers ErrFenced if another Store leads.
 // It can be repeated. A segment that has ended stays as it is.
 func (s *Store) Write(ctx context.Context, now time.Time, changed []Segment, prices map[string]PriceChange) error {
@@ -208,7 +223,8 @@ func (s *Store) Forget(ctx context.Context, before time.Time) error {
 		}
 		_, err = tx.ExecContext(ctx, `DELETE FROM prices WHERE EXISTS (
 			SELECT 1 FROM prices AS other WHERE other.provider = prices.provider AND other.observed > prices.observed
-			AND other.observed < ?)`, before.UnixMilli())
+			AND other.observed < min(?, coalesce((SELECT min(start) FROM segments WHERE segments.provider = prices.provider), ?)))`,
+			before.UnixMilli(), before.UnixMilli())
 		return err
 	})
 }
@@ -228,7 +244,8 @@ const selectSegments = `SELECT uid, start, stop, assigned, consumer, namespace, 
 // Segments calls each with the segments that overlap a time, by their start, until it returns an error. It keeps none in
 // memory.
 func (s *Store) Segments(ctx context.Context, from, to time.Time, consumer *string, each func(*Segment) error) error {
-	query, args := selectSegments+` WHERE start < ? AND (stop IS NULL OR stop > ?)`, []any{to.UnixMilli(), from.UnixMilli()}
+	// Without the + SQLite would read all segments before to, by the index of start.
+	query, args := selectSegments+` WHERE +start < ? AND (stop IS NULL OR stop > ?)`, []any{to.UnixMilli(), from.UnixMilli()}
 	if consumer != nil {
 		query, args = query+` AND consumer = ?`, append(args, *consumer)
 	}

@@ -62,17 +62,21 @@ type Settings struct {
 type Accountant struct {
 	Config
 
-	mu   sync.Mutex
-	book *ledger.Book
+	// store is open while pods are observed.
+	store *ledger.Store
+	mu    sync.Mutex
+	book  *ledger.Book
 	// seen is when the pods of the initial list were seen last: by the broker that led before.
 	seen time.Time
 	// holding has the pods that hold resources while the initial list is observed; then it is nil.
 	holding map[types.UID]bool
 	// again has the pods whose namespace could not be read.
 	again map[types.UID]*corev1.Pod
-	// overBudget has the consumers whose new pods wait, each with the reason. Only Run reads and writes warned, which has
-	// the budgets that an event was about.
+	// overBudget has the consumers whose new pods wait in a month, each with the reason; nil before the first comparison.
+	// Run began at began. Only Run reads and writes warned, which has the budgets that an event was about.
 	overBudget map[string]string
+	month      time.Time
+	began      time.Time
 	warned     map[string]stage
 }
 
@@ -83,6 +87,9 @@ func New(cfg Config) *Accountant { return &Accountant{Config: cfg, warned: map[s
 // Otherwise it tries again: pods are assigned whether or not the ledger can be written.
 func (a *Accountant) Run(ctx context.Context) error {
 	a.Metrics.written(a.Clock.Now(), 0) // An alert counts from now.
+	a.mu.Lock()
+	a.began = a.Clock.Now()
+	a.mu.Unlock()
 	err := wait.PollUntilContextCancel(ctx, retryInterval, true, func(ctx context.Context) (bool, error) {
 		err := a.record(ctx)
 		if ctx.Err() != nil || errors.Is(err, ledger.ErrFenced) {
@@ -119,6 +126,7 @@ func (a *Accountant) run(ctx context.Context, store *ledger.Store) error {
 	}
 	known := &knownPrices{latest: prices.Latest(), inHour: map[string]int{}}
 	now := a.Clock.Now()
+	a.store = store
 	if alive.IsZero() || alive.After(now) {
 		alive = now
 	}
@@ -131,12 +139,12 @@ func (a *Accountant) run(ctx context.Context, store *ledger.Store) error {
 		return err
 	}
 	registered, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(o any, initial bool) { a.observe(ctx, o, initial) },
+		AddFunc: func(o any, initial bool) { a.observe(ctx, o, initial, false) },
 		UpdateFunc: func(old, o any) {
 			if before, ok := old.(*corev1.Pod); ok && before.UID != uidOf(o) { // A list did not show the deletion.
 				a.release(old)
 			}
-			a.observe(ctx, o, false)
+			a.observe(ctx, o, false, false)
 		},
 		DeleteFunc: a.release,
 	})
@@ -178,7 +186,7 @@ func (a *Accountant) writeUntilEnd(ctx context.Context, store *ledger.Store, pri
 		}
 		if now := a.Clock.Now(); a.Retention > 0 && now.Sub(forgotten) >= forgetInterval {
 			forgotten = now
-			if err := store.Forget(ctx, now.Add(-a.Retention)); err != nil {
+			if err := store.Forget(ctx, earlier(now.Add(-a.Retention), ledger.MonthOf(now))); err != nil {
 				a.Log.Error(err, "Failed to delete old segments of the ledger", "file", a.File)
 			}
 		}
@@ -192,6 +200,14 @@ func (a *Accountant) writeUntilEnd(ctx context.Context, store *ledger.Store, pri
 		case <-ticker.C():
 		}
 	}
+}
+
+// earlier returns the earlier time: budgets need all of this month.
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // write writes the changes until now. Pods hold their resources for as long as they are seen.
@@ -214,15 +230,28 @@ func (a *Accountant) write(ctx context.Context, store *ledger.Store, prices *kno
 	return nil
 }
 
-// observe notes whether a pod holds resources. initial pods were seen before by the broker that led before.
-func (a *Accountant) observe(ctx context.Context, o any, initial bool) {
+// observe notes whether a pod holds resources. initial pods were seen before by the broker that led before. again means
+// that the pod was observed before, and its namespace could not be read.
+func (a *Accountant) observe(ctx context.Context, o any, initial, again bool) {
 	pod, ok := o.(*corev1.Pod)
 	if !ok {
 		return
 	}
 	holding, err := a.holdingOf(ctx, pod)
+	var last *ledger.Segment
+	if initial && holding != nil {
+		if last, err = a.store.Last(ctx, pod.UID); err != nil {
+			a.Log.Error(err, "Failed to read the last segment of a pod", "pod", client.ObjectKeyFromObject(pod))
+		}
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if last != nil {
+		a.book.Remember(last)
+	}
+	if again && a.again[pod.UID] != pod {
+		return // It has changed meanwhile.
+	}
 	if a.holding != nil {
 		a.holding[pod.UID] = holding != nil || err != nil
 	}
@@ -262,7 +291,7 @@ func (a *Accountant) observeAgain(ctx context.Context) {
 	again := slices.Collect(maps.Values(a.again))
 	a.mu.Unlock()
 	for _, pod := range again {
-		a.observe(ctx, pod, false)
+		a.observe(ctx, pod, false, true)
 	}
 }
 

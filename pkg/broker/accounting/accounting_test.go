@@ -244,24 +244,30 @@ func TestABudgetIsUsed(t *testing.T) {
 		w.write(w.pod("web-0", "q", 0))
 		stop := w.lead()
 		w.minute(40)
-		require.Empty(t, w.accountant.OverBudget("c1"))
+		require.Empty(t, w.accountant.OverBudget(t.Context(), "c1"))
 		require.Empty(t, w.events.Events)
 		w.minute(50)
-		require.Empty(t, w.accountant.OverBudget("c1"))
+		require.Empty(t, w.accountant.OverBudget(t.Context(), "c1"))
 		require.Contains(t, <-w.events.Events, "Warning BudgetNearlyUsed pods of consumer c1 have cost 1.6")
 		w.minute(62)
-		why := w.accountant.OverBudget("c1")
-		require.Contains(t, why, "in 2000-01, of a budget of 2 EUR")
+		why := w.accountant.OverBudget(t.Context(), "c1")
+		require.Equal(t, "the budget of consumer c1 for 2000-01 is used: 2 EUR", why)
 		require.Contains(t, <-w.events.Events, "Warning BudgetUsed pods of consumer c1")
-		require.Empty(t, w.accountant.OverBudget("c2"), "it has no pods")
-		require.Empty(t, w.accountant.OverBudget(""), "nor has it a budget")
+		require.Empty(t, w.accountant.OverBudget(t.Context(), "c2"), "it has no pods")
+		require.Empty(t, w.accountant.OverBudget(t.Context(), ""), "nor has it a budget")
 		w.minute(70)
 		require.Empty(t, w.events.Events, "it is said once")
 
 		// Another leader knows it, too.
 		require.NoError(t, stop())
+		fresh := New(Config{Clock: clock.RealClock{}, Client: w.home})
+		require.Contains(t, fresh.OverBudget(t.Context(), "c1"), "the ledger is being read")
+		require.Empty(t, fresh.OverBudget(t.Context(), "c3"), "it has no budget")
+		fresh.began = time.Now()
+		time.Sleep(maxUnknown + time.Second)
+		require.Empty(t, fresh.OverBudget(t.Context(), "c1"), "the ledger cannot be read")
 		stop = w.lead()
-		require.Eventually(t, func() bool { return w.accountant.OverBudget("c1") != "" }, 2*budgetInterval, interval)
+		require.Eventually(t, func() bool { return w.accountant.OverBudget(t.Context(), "c1") != "" }, 2*budgetInterval, interval)
 		<-w.events.Events
 
 		more := &v1alpha1.ConsumerCluster{}
@@ -269,7 +275,7 @@ func TestABudgetIsUsed(t *testing.T) {
 		more.Spec.Budget.Amount = "10"
 		require.NoError(t, w.home.Update(t.Context(), more))
 		time.Sleep(2 * budgetInterval)
-		require.Empty(t, w.accountant.OverBudget("c1"))
+		require.Empty(t, w.accountant.OverBudget(t.Context(), "c1"))
 		require.NoError(t, stop())
 	})
 }
@@ -309,7 +315,7 @@ func TestABudgetIsOfAMonth(t *testing.T) {
 			require.NoError(t, store.Write(t.Context(), now.Now(), nil, nil))
 		}
 		require.NoError(t, a.checkBudgets(t.Context(), store))
-		require.Equal(t, over, a.OverBudget("c1") != "", month)
+		require.Equal(t, over, a.OverBudget(t.Context(), "c1") != "", month)
 	}
 }
 
@@ -337,8 +343,8 @@ func TestAPodIsAssignedWhileABrokerBegins(t *testing.T) {
 	a := New(Config{Log: testr.New(t), Clock: clocktesting.NewFakeClock(w.began), Client: w.home})
 	a.book, a.seen = ledger.NewBook(nil), w.began.Add(-time.Hour)
 	a.holding, a.again = map[types.UID]bool{}, map[types.UID]*corev1.Pod{}
-	a.observe(t.Context(), w.pod("early", "", 0), true)
-	a.observe(t.Context(), w.pod("early", "q", 0), false)
+	a.observe(t.Context(), w.pod("early", "", 0), true, false)
+	a.observe(t.Context(), w.pod("early", "q", 0), false, false)
 	a.book.ReleaseOthers(a.seen, a.holding)
 	require.Equal(t, 1, a.book.Open())
 }
@@ -407,4 +413,42 @@ func TestChangesOfPricesAreBounded(t *testing.T) {
 	require.Equal(t, 2+maxPriceChanges, recorded, "two of the hours before")
 	require.Len(t, record(now.Add(time.Hour), 5000), 1)
 	require.Len(t, k.changes(now, map[string]price.Lists{"new": nil}), 1, "that it has none is recorded, too")
+}
+
+// A restart does not count an ended pod again, whose segment began later than its assignment by another clock.
+func TestAnEndedPodIsCountedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.write(w.pod("job", "q", 0))
+		stop := w.lead()
+		w.minute(5)
+		w.write(w.pod("job", "", 0))
+		w.minute(6)
+		w.write(w.pod("job", "r", 4*time.Minute)) // Assigned, it says, before it left.
+		w.minute(8)
+		ended := w.pod("job", "r", 4*time.Minute)
+		ended.Status.Phase = corev1.PodSucceeded
+		ended.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(time.Now())},
+		}}}
+		w.write(ended)
+		want := []string{"c1/job q 0-5 2000", "c1/job r 5-8 2000"}
+		w.shows(want...)
+		require.NoError(t, stop())
+		stop = w.lead()
+		w.shows(want...)
+		require.NoError(t, stop())
+	})
+}
+
+// A pod is deleted while it is observed again.
+func TestAPodIsGoneBeforeItsNamespaceWasRead(t *testing.T) {
+	w := newWorld(t)
+	a := New(Config{Log: testr.New(t), Clock: clock.RealClock{}, Client: w.home})
+	a.book, a.again = ledger.NewBook(nil), map[types.UID]*corev1.Pod{}
+	pod := w.pod("web-0", "q", 0)
+	a.again[pod.UID] = pod
+	a.release(pod)
+	a.observe(t.Context(), pod, false, true)
+	require.Zero(t, a.book.Open())
 }

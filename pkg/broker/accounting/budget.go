@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ledger"
@@ -16,6 +17,8 @@ import (
 const (
 	// budgetInterval is how often the costs of this month are compared with the budgets.
 	budgetInterval = 30 * time.Second
+	// maxUnknown is how long new pods wait for the first comparison: a ledger that cannot be read holds back none.
+	maxUnknown = time.Minute
 	// nearlyUsed is the share of a budget from which an event warns.
 	nearlyUsed = 0.8
 )
@@ -29,16 +32,31 @@ const (
 	exceeded
 )
 
-// OverBudget returns why new pods of a consumer wait: its pods have cost as much as its budget of this month allows. It
-// returns "" if they need not wait, or the ledger has not been read yet.
-func (a *Accountant) OverBudget(consumer string) string {
+// OverBudget returns why new pods of a consumer wait: its pods have cost as much as its budget of this month allows, or
+// that is not known yet. It returns "" if they need not wait.
+func (a *Accountant) OverBudget(ctx context.Context, consumer string) string {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.overBudget[consumer]
+	now := a.Clock.Now()
+	compared, current := a.overBudget != nil, a.month.Equal(ledger.MonthOf(now))
+	why, waited := a.overBudget[consumer], !a.began.IsZero() && now.Sub(a.began) > maxUnknown
+	a.mu.Unlock()
+	switch {
+	case compared && current:
+		return why
+	case compared || waited || consumer == "":
+		return ""
+	}
+	var of v1alpha1.ConsumerCluster
+	if err := a.Client.Get(ctx, client.ObjectKey{Name: consumer}, &of); err != nil || of.Spec.Budget == nil {
+		return ""
+	}
+	return "the ledger is being read, for the budget of consumer " + consumer
 }
 
 // checkBudgets compares the costs of this month with the budgets of all consumers.
 func (a *Accountant) checkBudgets(ctx context.Context, store *ledger.Store) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
 	var consumers v1alpha1.ConsumerClusterList
 	if err := a.Client.List(ctx, &consumers); err != nil {
 		return err
@@ -50,9 +68,9 @@ func (a *Accountant) checkBudgets(ctx context.Context, store *ledger.Store) erro
 		}
 	}
 	over := map[string]string{}
+	now := a.Clock.Now()
+	month := ledger.MonthOf(now)
 	if len(budgets) > 0 {
-		now := a.Clock.Now()
-		month := ledger.MonthOf(now)
 		sum := ledger.NewSum(ledger.ByConsumer)
 		err := store.Charges(ctx, &ledger.Query{From: month, To: now}, func(c *ledger.Charge) error {
 			if budgets[c.Consumer] != nil {
@@ -63,16 +81,19 @@ func (a *Accountant) checkBudgets(ctx context.Context, store *ledger.Store) erro
 		if err != nil {
 			return err
 		}
+		costs := map[string]float64{}
 		for _, row := range sum.Rows() {
-			of := budgets[row.Key[0]]
-			if why := a.compare(of, row.Cost[of.Spec.Budget.Currency], month); why != "" {
-				over[of.Name] = why
+			costs[row.Key[0]] = row.Cost[budgets[row.Key[0]].Spec.Budget.Currency]
+		}
+		for name, of := range budgets {
+			if why := a.compare(of, costs[name], month); why != "" {
+				over[name] = why
 			}
 		}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.overBudget = over
+	a.overBudget, a.month = over, month
 	return nil
 }
 
@@ -87,7 +108,10 @@ func (a *Accountant) compare(of *v1alpha1.ConsumerCluster, cost float64, month t
 	reached, why := within, ""
 	switch {
 	case cost >= limit:
-		reached, why = exceeded, message
+		reached = exceeded
+		// Without the cost, which changes all the time: it is the condition of each waiting pod.
+		why = fmt.Sprintf("the budget of consumer %s for %s is used: %s", of.Name, month.Format("2006-01"),
+			price.Amount{Value: limit, Currency: of.Spec.Budget.Currency})
 	case cost >= nearlyUsed*limit:
 		reached = nearly
 	}

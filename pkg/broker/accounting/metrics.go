@@ -13,10 +13,12 @@ type Metrics struct{ lastWrite, open *prometheus.GaugeVec }
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		lastWrite: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "liqo_broker_ledger_last_write_timestamp_seconds", Help: "When the ledger was written last, or a leader began to try.",
+			Name: "liqo_broker_ledger_last_write_timestamp_seconds",
+			Help: "When the ledger was written last, or a leader began to try, in Unix time; absent without `--ledger`.",
 		}, nil),
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "liqo_broker_ledger_open_segments", Help: "Pods that hold resources at a provider, by the ledger.",
+			Name: "liqo_broker_ledger_open_segments",
+			Help: "Pods that hold resources at a provider, by the ledger; absent without `--ledger`.",
 		}, nil),
 	}
 	for _, c := range []prometheus.Collector{m.lastWrite, m.open} {

@@ -72,7 +72,8 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 	}
 
 	if of.First && c.OverBudget != nil {
-		if why := c.OverBudget(of.Consumer); why != "" {
+		if why := c.OverBudget(ctx, of.Consumer); why != "" {
+			c.State.Hold(of)
 			return ctrl.Result{RequeueAfter: wait.Jitter(budgetRecheck, 1)}, c.waits(ctx, pod, v1alpha1.ReasonBudgetUsed, why)
 		}
 	}

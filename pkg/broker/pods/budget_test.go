@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,7 +16,7 @@ func TestNewPodsOfAConsumerWaitForItsBudget(t *testing.T) {
 	c := newBounded(t, interceptor.Funcs{}, append(tenantOf("1500m"), newPodOf("a", "one", "100m"), moving)...)
 	c.leadsSince(t, noon)
 	over := "pods of consumer c1 have cost 100"
-	c.OverBudget = func(consumer string) string {
+	c.OverBudget = func(_ context.Context, consumer string) string {
 		require.Equal(t, "c1", consumer)
 		return over
 	}

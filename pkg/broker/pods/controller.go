@@ -59,7 +59,7 @@ type Config struct {
 	// Grants reads the grants of consumers; with nil no consumer is bounded.
 	Grants *grants.Controller
 	// OverBudget returns why new pods of a consumer wait, "" if they need not; nil is no budgets.
-	OverBudget func(consumer string) string
+	OverBudget func(ctx context.Context, consumer string) string
 	// Leaving asks providers about the pods that leave them.
 	Checker *termination.Checker
 	// MapsAddresses means that Liqo's networking module is installed.

@@ -333,6 +333,17 @@ func (f *Federation) ObserveLeft(of *corev1.Pod, from scheduler.Place) {
 	f.admit(p, scheduler.HolderOf(of.UID), placement.AssignmentOf(of, scheduler.Place{}).Requests)
 }
 
+// Hold notes that a pod waits for something that no provider can change: nothing is reserved for it, and no change of a
+// provider has it tried.
+func (f *Federation) Hold(of *scheduler.Pod) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.record(types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, of.UID)
+	f.unreserve(p, of.UID)
+	p.owner, p.unassigned, p.queued = of.Owner, false, queue.Pod{Name: p.name, UID: of.UID}
+	f.endReservationFor(of.UID)
+}
+
 // Assume chooses a provider for a pod and reserves its capacity there (kube-scheduler decides apart from that). Without
 // one, the decision has no VirtualNode and the pod counts as unassigned.
 func (f *Federation) Assume(of *scheduler.Pod, policy *scheduler.Policy) scheduler.Decision {
