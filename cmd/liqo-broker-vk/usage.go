@@ -53,16 +53,25 @@ func newUsageCommand() *cobra.Command {
 	f.StringVar(&o.to, "to", "", "The day, or time, before which it ends; by default now")
 	f.StringVar(&o.consumer, "consumer", "", "Only this consumer; empty for the pods of the broker's own cluster")
 	f.StringSliceVar(&o.by, "by", []string{string(ledger.ByConsumer), string(ledger.ByProvider)},
-		"The columns by which the table and JSON add up: day, consumer, namespace, workload, pod, provider")
+		"The columns by which the table and JSON add up: "+columns())
 	f.StringVarP(&o.output, "output", "o", "table", "table, json, or csv: FOCUS rows by hour, pod and resource")
 	return cmd
+}
+
+// columns lists the values of --by.
+func columns() string {
+	var names []string
+	for _, g := range ledger.Groups() {
+		names = append(names, string(g))
+	}
+	return strings.Join(names, ", ")
 }
 
 // query returns the query of the flags, and the columns.
 func (o *usageOptions) query(now time.Time) (*ledger.Query, []ledger.Group, error) {
 	var f flags.Faults
 	now = now.UTC()
-	q := &ledger.Query{From: time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC), To: now, Step: 24 * time.Hour}
+	q := &ledger.Query{From: ledger.MonthOf(now), To: now, Step: 24 * time.Hour}
 	for flag, into := range map[string]struct {
 		text string
 		to   *time.Time
@@ -83,7 +92,7 @@ func (o *usageOptions) query(now time.Time) (*ledger.Query, []ledger.Group, erro
 	for i, name := range o.by {
 		groups[i] = ledger.Group(name)
 		f.When(!slices.Contains(ledger.Groups(), groups[i]), "--by="+name,
-			"use one or more of day, consumer, namespace, workload, pod, provider")
+			"use one or more of "+columns())
 	}
 	if o.consumerGiven {
 		q.Consumer = &o.consumer

@@ -124,11 +124,7 @@ func (s *Store) Lead(ctx context.Context) (open []Segment, alive time.Time, err 
 		if _, err := tx.ExecContext(ctx, `UPDATE meta SET value = ? WHERE key = 'epoch'`, strconv.FormatInt(s.epoch, 10)); err != nil {
 			return err
 		}
-		var at int64
-		err = tx.QueryRowContext(ctx, `SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'alive'`).Scan(&at)
-		if err == nil {
-			alive = time.UnixMilli(at)
-		} else if !errors.Is(err, sql.ErrNoRows) {
+		if alive, err = aliveOf(ctx, tx); err != nil {
 			return err
 		}
 		rows, err := tx.QueryContext(ctx, selectSegments+` WHERE stop IS NULL`)
@@ -230,11 +226,16 @@ func (s *Store) Forget(ctx context.Context, before time.Time) error {
 }
 
 // Alive returns until when the writer has seen the pods of open segments; zero if nothing was written.
-func (s *Store) Alive(ctx context.Context) (alive time.Time, err error) {
+func (s *Store) Alive(ctx context.Context) (time.Time, error) { return aliveOf(ctx, s.db) }
+
+func aliveOf(ctx context.Context, in interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+},
+) (time.Time, error) {
 	var at int64
-	err = s.db.QueryRowContext(ctx, `SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'alive'`).Scan(&at)
+	err := in.QueryRowContext(ctx, `SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'alive'`).Scan(&at)
 	if errors.Is(err, sql.ErrNoRows) {
-		return alive, nil
+		return time.Time{}, nil
 	}
 	return time.UnixMilli(at), err
 }

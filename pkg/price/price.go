@@ -3,8 +3,6 @@
 package price
 
 import (
-	"cmp"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -182,25 +180,4 @@ func Units(name corev1.ResourceName, amount int64) float64 {
 		return float64(amount) / (1 << 30)
 	}
 	return float64(amount)
-}
-
-// String describes the prices: "0.04 EUR per cpu, 0.005 EUR per memory GiB, by hour".
-func (l *List) String() string {
-	parts := make([]string, 0, len(l.PerHour))
-	for _, name := range slices.SortedFunc(maps.Keys(l.PerHour), byImportance) {
-		of := string(name)
-		if Units(name, 1<<30) == 1 {
-			of += " GiB"
-		}
-		parts = append(parts, fmt.Sprintf("%s per %s", Amount{l.PerHour[name], l.Currency}, of))
-	}
-	return strings.Join(parts, ", ")
-}
-
-// byImportance is the order of resources for people: cpu and memory come first.
-func byImportance(a, b corev1.ResourceName) int {
-	rank := func(name corev1.ResourceName) int {
-		return slices.Index([]corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceCPU}, name)
-	}
-	return cmp.Or(-cmp.Compare(rank(a), rank(b)), strings.Compare(string(a), string(b)))
 }

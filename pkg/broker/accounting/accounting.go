@@ -186,7 +186,11 @@ func (a *Accountant) writeUntilEnd(ctx context.Context, store *ledger.Store, pri
 		}
 		if now := a.Clock.Now(); a.Retention > 0 && now.Sub(forgotten) >= forgetInterval {
 			forgotten = now
-			if err := store.Forget(ctx, earlier(now.Add(-a.Retention), ledger.MonthOf(now))); err != nil {
+			before := now.Add(-a.Retention)
+			if month := ledger.MonthOf(now); month.Before(before) { // Budgets need all of it.
+				before = month
+			}
+			if err := store.Forget(ctx, before); err != nil {
 				a.Log.Error(err, "Failed to delete old segments of the ledger", "file", a.File)
 			}
 		}
@@ -200,14 +204,6 @@ func (a *Accountant) writeUntilEnd(ctx context.Context, store *ledger.Store, pri
 		case <-ticker.C():
 		}
 	}
-}
-
-// earlier returns the earlier time: budgets need all of this month.
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
 
 // write writes the changes until now. Pods hold their resources for as long as they are seen.
