@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/accounting"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/providers"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
@@ -35,7 +36,10 @@ func registrations() map[string]func(prometheus.Registerer) error {
 // registerBroker registers the metrics of a broker that does not run.
 func registerBroker(registry prometheus.Registerer) error {
 	known := state.New(state.Config{})
-	_, err := broker.NewMetrics(registry, known, nil, &requeue.Queue{}, providers.New(providers.Config{State: known}))
+	if _, err := broker.NewMetrics(registry, known, nil, &requeue.Queue{}, providers.New(providers.Config{State: known})); err != nil {
+		return err
+	}
+	_, err := accounting.NewMetrics(registry)
 	return err
 }
 
