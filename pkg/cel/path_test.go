@@ -95,7 +95,7 @@ func TestAPathIsCharged(t *testing.T) {
 	_, err = program.Filter(v)
 	require.NoError(t, err)
 	require.Equal(t, uint64(5), v.spent, "the attribute's three parts, the text, and the comparison")
-	v.SetProvider(&Provider{Attributes: values.NewTexts(map[string]string{"region": string(make([]byte, values.MaxText))})}, Cost{})
+	v.SetProvider(&Provider{Attributes: values.NewTexts(map[string]string{"region": string(make([]byte, values.MaxText))})}, nil)
 	v.spent = 0
 	_, err = program.Filter(v)
 	require.NoError(t, err)

@@ -31,7 +31,7 @@ func variables() *Variables {
 		Granted:    fixed{"cpu": 8, "memory": 16 << 30},
 		Assigned:   fixed{"cpu": 2.5, "memory": 4 << 30, "pods": 7},
 		Free:       fixed{"cpu": 5.5, "memory": 12 << 30},
-	}, Cost{Hourly: 0.06, Currency: "EUR", Known: true})
+	}, func() Cost { return Cost{Hourly: 0.06, Currency: "EUR", Known: true} })
 	v.SetPod(&Pod{
 		Namespace: "team", Name: "web-0", Consumer: "c1",
 		Labels: values.NewTexts(map[string]string{"app": "web"}), Annotations: values.NewTexts(map[string]string{"note": "10.1.2.3"}),

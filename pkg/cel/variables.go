@@ -49,7 +49,7 @@ type (
 	providerValue struct {
 		*Provider
 
-		cost                    Cost
+		cost                    func() Cost
 		granted, assigned, free values.AmountMap
 	}
 	podValue struct {
@@ -69,8 +69,8 @@ func NewVariables() *Variables {
 	return v
 }
 
-// SetProvider sets the variable provider.
-func (v *Variables) SetProvider(p *Provider, cost Cost) {
+// SetProvider sets the variable provider. cost is called when an expression reads the cost.
+func (v *Variables) SetProvider(p *Provider, cost func() Cost) {
 	v.currentProvider = providerValue{
 		Provider: p, cost: cost, granted: values.AmountMap{Amounts: p.Granted}, assigned: values.AmountMap{Amounts: p.Assigned},
 		free: values.AmountMap{Amounts: p.Free},
@@ -120,8 +120,8 @@ var (
 		"id":         field(types.StringType, func(of any) (any, bool) { return of.(*providerValue).ID, true }),
 		"labels":     field(textMap, func(of any) (any, bool) { return of.(*providerValue).Labels.OrNone(), true }),
 		"attributes": field(textMap, func(of any) (any, bool) { return of.(*providerValue).Attributes.OrNone(), true }),
-		"hourlyCost": field(types.DoubleType, func(of any) (any, bool) { c := &of.(*providerValue).cost; return c.Hourly, c.Known }),
-		"currency":   field(types.StringType, func(of any) (any, bool) { c := &of.(*providerValue).cost; return c.Currency, c.Known }),
+		"hourlyCost": field(types.DoubleType, func(of any) (any, bool) { c := of.(*providerValue).cost(); return c.Hourly, c.Known }),
+		"currency":   field(types.StringType, func(of any) (any, bool) { c := of.(*providerValue).cost(); return c.Currency, c.Known }),
 		"kpis":       {Record: kpisSchema},
 		"resources":  {Record: resourcesSchema},
 	})

@@ -68,8 +68,11 @@ type cycle struct {
 	podsIn map[string]int
 
 	// expression has the points that the policy's score gave the provider evaluated last.
-	expression       verdict.Points
-	variables        *cel.Variables
+	expression verdict.Points
+	variables  *cel.Variables
+	// read is the provider that an expression reads, readCost returns what an hour of the pod costs there.
+	read             *provider
+	readCost         func() cel.Cost
 	requestsVariable podVariable
 	trials           [trialCount]trial
 

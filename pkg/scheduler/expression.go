@@ -52,6 +52,10 @@ func (c *cycle) beginCriteria() {
 		return
 	}
 	c.variables = cel.NewVariables()
+	c.readCost = func() cel.Cost {
+		cost, known := c.hourly(c.read, c.requests)
+		return cel.Cost{Hourly: cost.Value, Currency: cost.Currency, Known: known}
+	}
 	c.requestsVariable.requests = c.requests
 	c.variables.SetPod(&cel.Pod{
 		Namespace: c.pod.Namespace, Name: c.pod.Name, Consumer: c.pod.Consumer,
@@ -75,7 +79,7 @@ func (c *cycle) filterCriteria(p *provider, v *verdict.Verdict) bool {
 	if c.trials[trialScore].stopped == maxStopped {
 		return c.tried(trialScore, c.trials[trialScore].last, v)
 	}
-	c.variables.SetProvider(&p.variable, c.celCost(p))
+	c.setProvider(p)
 	value, err := c.policy.Score.Score(c.variables)
 	c.expression = verdict.Points(math.Round(value * 1000))
 	return c.tried(trialScore, err, v)
@@ -88,7 +92,7 @@ func (c *cycle) accepts(which int, filter *cel.Program, reason verdict.Filter, p
 	if c.trials[which].stopped == maxStopped {
 		return c.tried(which, c.trials[which].last, v)
 	}
-	c.variables.SetProvider(&p.variable, c.celCost(p))
+	c.setProvider(p)
 	accepted, err := filter.Filter(c.variables)
 	if !c.tried(which, err, v) {
 		return false
@@ -118,8 +122,8 @@ func (c *cycle) tried(which int, err error, v *verdict.Verdict) bool {
 	return false
 }
 
-// celCost returns the cost of the pod at the provider as expressions see it.
-func (c *cycle) celCost(p *provider) cel.Cost {
-	cost, known := c.hourly(p, c.requests)
-	return cel.Cost{Hourly: cost.Value, Currency: cost.Currency, Known: known}
+// setProvider sets the provider that expressions read. Its cost is computed only for those that read it.
+func (c *cycle) setProvider(p *provider) {
+	c.read = p
+	c.variables.SetProvider(&p.variable, c.readCost)
 }
