@@ -137,8 +137,14 @@ func (b *Book) Changed() []Segment { return b.changed }
 // Flush forgets changes: those that were returned have been written.
 func (b *Book) Flush(written int) { b.changed = append([]Segment(nil), b.changed[written:]...) }
 
-// Open returns the number of open segments.
-func (b *Book) Open() int { return len(b.open) }
+// Open returns the open segments.
+func (b *Book) Open() []Segment {
+	open := make([]Segment, 0, len(b.open))
+	for _, s := range b.open {
+		open = append(open, *s)
+	}
+	return open
+}
 
 func earlier(a, b time.Time) time.Time {
 	if a.Before(b) {

@@ -18,8 +18,8 @@ var focusColumns = []struct {
 	name string
 	of   func(*Charge) string
 }{
-	{"BillingAccountId", accountOf},
-	{"BillingAccountName", accountOf},
+	{"BillingAccountId", (*Charge).Account},
+	{"BillingAccountName", (*Charge).Account},
 	{"BillingCurrency", func(c *Charge) string { return c.Price.Currency }},
 	{"BillingPeriodStart", func(c *Charge) string { return timestamp(MonthOf(c.From)) }},
 	{"BillingPeriodEnd", func(c *Charge) string { return timestamp(MonthOf(c.From).AddDate(0, 1, 0)) }},
@@ -60,7 +60,8 @@ var focusColumns = []struct {
 // ownPods stands for the pods of the broker's own cluster. No cluster has such an id.
 const ownPods = "(broker)"
 
-func accountOf(c *Charge) string {
+// Account returns the consumer's id, or the name of the broker's own pods.
+func (c *Charge) Account() string {
 	if c.Consumer == "" {
 		return ownPods
 	}

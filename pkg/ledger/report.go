@@ -53,22 +53,31 @@ func (s *Store) Charges(ctx context.Context, q *Query, each func(*Charge) error)
 		if !segment.Stop.IsZero() {
 			stop = earlier(stop, segment.Stop)
 		}
-		names := slices.Sorted(maps.Keys(segment.Requests))
-		for from := later(q.From, segment.Start); from.Before(stop); {
-			until := stop
-			if q.Step > 0 {
-				until = earlier(until, from.UTC().Truncate(q.Step).Add(q.Step))
-			}
-			list, until := prices.at(segment.Provider, from, until)
-			for _, name := range names {
-				if err := each(charge(segment, name, list, from, until)); err != nil {
-					return err
-				}
-			}
-			from = until
-		}
-		return nil
+		return prices.charges(segment, later(q.From, segment.Start), stop, q.Step, each)
 	})
+}
+
+// Charges calls each with the charges of a segment in a time.
+func (p *Prices) Charges(s *Segment, from, to time.Time, each func(*Charge)) {
+	_ = p.charges(s, from, to, 0, func(c *Charge) error { each(c); return nil })
+}
+
+func (p *Prices) charges(s *Segment, from, to time.Time, step time.Duration, each func(*Charge) error) error {
+	names := slices.Sorted(maps.Keys(s.Requests))
+	for from.Before(to) {
+		until := to
+		if step > 0 {
+			until = earlier(until, from.UTC().Truncate(step).Add(step))
+		}
+		list, until := p.at(s.Provider, from, until)
+		for _, name := range names {
+			if err := each(charge(s, name, list, from, until)); err != nil {
+				return err
+			}
+		}
+		from = until
+	}
+	return nil
 }
 
 func charge(s *Segment, name corev1.ResourceName, list *price.List, from, to time.Time) *Charge {

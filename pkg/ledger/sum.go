@@ -29,7 +29,7 @@ func Groups() []Group {
 func (g Group) of(c *Charge) string {
 	switch g {
 	case ByConsumer:
-		return accountOf(c)
+		return c.Account()
 	case ByProvider:
 		return c.Provider
 	case ByNamespace:

@@ -70,7 +70,7 @@ type cycle struct {
 	// expression has the points that the policy's score gave the provider evaluated last.
 	expression verdict.Points
 	variables  *cel.Variables
-	// read is the provider that an expression reads, readCost returns what an hour of the pod costs there.
+	// read is the provider that an expression reads, readCost returns the cost of an hour of the pod there.
 	read             *provider
 	readCost         func() cel.Cost
 	requestsVariable podVariable

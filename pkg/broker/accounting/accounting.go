@@ -70,6 +70,8 @@ type Accountant struct {
 	seen time.Time
 	// holding has the pods that hold resources while the initial list is observed; then it is nil.
 	holding map[types.UID]bool
+	// usage counts for the metrics. Only Run uses it.
+	usage *usage
 	// again has the pods whose namespace could not be read.
 	again map[types.UID]*corev1.Pod
 	// overBudget has the consumers whose new pods wait in a month, each with the reason; nil before the first comparison.
@@ -132,6 +134,7 @@ func (a *Accountant) run(ctx context.Context, store *ledger.Store) error {
 	}
 	a.book, a.seen, a.holding = ledger.NewBook(open), alive, map[types.UID]bool{}
 	a.again = map[types.UID]*corev1.Pod{}
+	a.usage = newUsage(a.Metrics, alive)
 	a.Log.Info("Writing the ledger", "file", a.File, "openSegments", len(open), "writtenUntil", alive)
 
 	informer, err := a.Pods.GetInformer(ctx, &corev1.Pod{})
@@ -222,7 +225,8 @@ func (a *Accountant) write(ctx context.Context, store *ledger.Store, prices *kno
 	a.mu.Lock()
 	a.book.Flush(len(changed))
 	a.mu.Unlock()
-	a.Metrics.written(now, open)
+	a.Metrics.written(now, len(open))
+	a.usage.count(now, changed, open, prices.latest)
 	return nil
 }
 

@@ -346,7 +346,7 @@ func TestAPodIsAssignedWhileABrokerBegins(t *testing.T) {
 	a.observe(t.Context(), w.pod("early", "", 0), true, false)
 	a.observe(t.Context(), w.pod("early", "q", 0), false, false)
 	a.book.ReleaseOthers(a.seen, a.holding)
-	require.Equal(t, 1, a.book.Open())
+	require.Len(t, a.book.Open(), 1)
 }
 
 func TestPodsWhoseEndIsNotKnown(t *testing.T) {
@@ -450,5 +450,5 @@ func TestAPodIsGoneBeforeItsNamespaceWasRead(t *testing.T) {
 	a.again[pod.UID] = pod
 	a.release(pod)
 	a.observe(t.Context(), pod, false, true)
-	require.Zero(t, a.book.Open())
+	require.Empty(t, a.book.Open())
 }
