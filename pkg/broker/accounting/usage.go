@@ -12,7 +12,7 @@ import (
 // each second.
 const maxCurrencies = 10
 
-// usage counts for the metrics what is written to the ledger. A counter cannot be set back: a pod that is found to have
+// usage counts, for the metrics, the charges of the ledger. A counter cannot be set back: a pod that is found to have
 // ended before the last write was counted until then, and a changed price counts from the write before it was seen.
 type usage struct {
 	metrics *Metrics
@@ -20,7 +20,7 @@ type usage struct {
 	since time.Time
 	// until is when each pod that holds resources was counted last.
 	until map[types.UID]time.Time
-	// currencies has those of each provider.
+	// currencies has the currencies in which each provider had prices.
 	currencies map[string]map[string]bool
 }
 
