@@ -225,8 +225,10 @@ func moving() map[string]expected {
 			summary: "The broker suspects that it is disconnected",
 		},
 		"LiqoBrokerLedgerNotWritten": {
-			fires:   set{"it was written long ago": {"written": lead("ledger_last_write_timestamp_seconds", "", "60x100")}},
-			quiet:   set{"there is no ledger": {}, "it is written": {"written": lead("ledger_last_write_timestamp_seconds", "", "0+60x100")}},
+			fires: set{"it was written long ago": {"written": lead("ledger_last_write_timestamp_seconds", "", "60x100")}},
+			quiet: set{
+				"there is no ledger": {}, "it is written": {"written": lead("ledger_last_write_timestamp_seconds", "", "0+60x100")},
+			},
 			summary: "The ledger is not written",
 		},
 		"LiqoBrokerManyMoves": {
