@@ -73,6 +73,8 @@ type cycle struct {
 	// read is the provider that an expression reads, readCost returns the cost of an hour of the pod there.
 	read             *provider
 	readCost         func() cel.Cost
+	cost             cel.Cost
+	costIsRead       bool
 	requestsVariable podVariable
 	trials           [trialCount]trial
 

@@ -53,8 +53,11 @@ func (c *cycle) beginCriteria() {
 	}
 	c.variables = cel.NewVariables()
 	c.readCost = func() cel.Cost {
-		cost, known := c.hourly(c.read, c.requests)
-		return cel.Cost{Hourly: cost.Value, Currency: cost.Currency, Known: known}
+		if !c.costIsRead { // Once for each evaluation: the limit of its cost does not depend on the number of requests.
+			cost, known := c.hourly(c.read, c.requests)
+			c.cost, c.costIsRead = cel.Cost{Hourly: cost.Value, Currency: cost.Currency, Known: known}, true
+		}
+		return c.cost
 	}
 	c.requestsVariable.requests = c.requests
 	c.variables.SetPod(&cel.Pod{
@@ -124,6 +127,6 @@ func (c *cycle) tried(which int, err error, v *verdict.Verdict) bool {
 
 // setProvider sets the provider that expressions read. Its cost is computed only for those that read it.
 func (c *cycle) setProvider(p *provider) {
-	c.read = p
+	c.read, c.costIsRead = p, false
 	c.variables.SetProvider(&p.variable, c.readCost)
 }
