@@ -101,3 +101,24 @@ func TestAPathIsCharged(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, uint64(5+values.MaxText/bytesPerUnit), v.spent)
 }
+
+// The sum of a pod's requests is not charged: it is computed once for each evaluation, and only if it is read.
+func TestTheCostIsComputedOnce(t *testing.T) {
+	computed := 0
+	for expression, want := range map[string]int{
+		"[1, 2, 3].all(x, provider.hourlyCost > 0.0 && provider.currency == 'EUR')": 1,
+		"provider.id == 'q1'": 0,
+	} {
+		v := variables()
+		program, err := NewFilter(expression)
+		require.NoError(t, err)
+		for range 2 {
+			computed = 0
+			v.SetProvider(v.currentProvider.Provider, func() Cost { computed++; return Cost{Hourly: 1, Currency: "EUR", Known: true} })
+			accepted, err := program.Filter(v)
+			require.NoError(t, err)
+			require.True(t, accepted)
+			require.Equal(t, want, computed, expression)
+		}
+	}
+}

@@ -49,7 +49,9 @@ type (
 	providerValue struct {
 		*Provider
 
+		// cost returns the cost, known is the cost once an expression has read it.
 		cost                    func() Cost
+		known                   *Cost
 		granted, assigned, free values.AmountMap
 	}
 	podValue struct {
@@ -75,6 +77,16 @@ func (v *Variables) SetProvider(p *Provider, cost func() Cost) {
 		Provider: p, cost: cost, granted: values.AmountMap{Amounts: p.Granted}, assigned: values.AmountMap{Amounts: p.Assigned},
 		free: values.AmountMap{Amounts: p.Free},
 	}
+}
+
+// hourly returns the cost. It is computed once for each evaluation, which is charged for a read and not for the sum of all
+// requests.
+func (p *providerValue) hourly() *Cost {
+	if p.known == nil {
+		known := p.cost()
+		p.known = &known
+	}
+	return p.known
 }
 
 // SetPod sets the variable pod.
@@ -120,8 +132,8 @@ var (
 		"id":         field(types.StringType, func(of any) (any, bool) { return of.(*providerValue).ID, true }),
 		"labels":     field(textMap, func(of any) (any, bool) { return of.(*providerValue).Labels.OrNone(), true }),
 		"attributes": field(textMap, func(of any) (any, bool) { return of.(*providerValue).Attributes.OrNone(), true }),
-		"hourlyCost": field(types.DoubleType, func(of any) (any, bool) { c := of.(*providerValue).cost(); return c.Hourly, c.Known }),
-		"currency":   field(types.StringType, func(of any) (any, bool) { c := of.(*providerValue).cost(); return c.Currency, c.Known }),
+		"hourlyCost": field(types.DoubleType, func(of any) (any, bool) { c := of.(*providerValue).hourly(); return c.Hourly, c.Known }),
+		"currency":   field(types.StringType, func(of any) (any, bool) { c := of.(*providerValue).hourly(); return c.Currency, c.Known }),
 		"kpis":       {Record: kpisSchema},
 		"resources":  {Record: resourcesSchema},
 	})

@@ -70,11 +70,9 @@ type cycle struct {
 	// expression has the points that the policy's score gave the provider evaluated last.
 	expression verdict.Points
 	variables  *cel.Variables
-	// read is the provider that an expression reads, readCost returns the cost of an hour of the pod there.
+	// read is the provider that an expression reads, readCost is celCost, without an allocation for each provider.
 	read             *provider
 	readCost         func() cel.Cost
-	cost             cel.Cost
-	costIsRead       bool
 	requestsVariable podVariable
 	trials           [trialCount]trial
 

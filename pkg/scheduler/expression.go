@@ -52,13 +52,7 @@ func (c *cycle) beginCriteria() {
 		return
 	}
 	c.variables = cel.NewVariables()
-	c.readCost = func() cel.Cost {
-		if !c.costIsRead { // Once for each evaluation: the limit of its cost does not depend on the number of requests.
-			cost, known := c.hourly(c.read, c.requests)
-			c.cost, c.costIsRead = cel.Cost{Hourly: cost.Value, Currency: cost.Currency, Known: known}, true
-		}
-		return c.cost
-	}
+	c.readCost = c.celCost
 	c.requestsVariable.requests = c.requests
 	c.variables.SetPod(&cel.Pod{
 		Namespace: c.pod.Namespace, Name: c.pod.Name, Consumer: c.pod.Consumer,
@@ -127,6 +121,12 @@ func (c *cycle) tried(which int, err error, v *verdict.Verdict) bool {
 
 // setProvider sets the provider that expressions read. Its cost is computed only for those that read it.
 func (c *cycle) setProvider(p *provider) {
-	c.read, c.costIsRead = p, false
+	c.read = p
 	c.variables.SetProvider(&p.variable, c.readCost)
+}
+
+// celCost returns the cost of the pod at the provider that expressions read.
+func (c *cycle) celCost() cel.Cost {
+	cost, known := c.hourly(c.read, c.requests)
+	return cel.Cost{Hourly: cost.Value, Currency: cost.Currency, Known: known}
 }
