@@ -62,7 +62,7 @@ type Settings struct {
 type Accountant struct {
 	Config
 
-	// store is open while pods are observed.
+	// store is open while record runs.
 	store *ledger.Store
 	mu    sync.Mutex
 	book  *ledger.Book
@@ -114,21 +114,21 @@ func (a *Accountant) record(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(a.run(ctx, store), store.Close())
+	a.store = store
+	return errors.Join(a.run(ctx), store.Close())
 }
 
-func (a *Accountant) run(ctx context.Context, store *ledger.Store) error {
-	open, alive, err := store.Lead(ctx)
+func (a *Accountant) run(ctx context.Context) error {
+	open, alive, err := a.store.Lead(ctx)
 	if err != nil {
 		return fmt.Errorf("ledger: %w", err)
 	}
-	prices, err := store.Prices(ctx)
+	prices, err := a.store.Prices(ctx)
 	if err != nil {
 		return fmt.Errorf("ledger: %w", err)
 	}
 	known := &knownPrices{latest: prices.Latest(), inHour: map[string]int{}}
 	now := a.Clock.Now()
-	a.store = store
 	if alive.IsZero() || alive.After(now) {
 		alive = now
 	}
@@ -166,15 +166,15 @@ func (a *Accountant) run(ctx context.Context, store *ledger.Store) error {
 	a.book.ReleaseOthers(a.seen, a.holding)
 	a.holding = nil // The initial pods are known.
 	a.mu.Unlock()
-	return a.writeUntilEnd(ctx, store, known)
+	return a.writeUntilEnd(ctx, known)
 }
 
-func (a *Accountant) writeUntilEnd(ctx context.Context, store *ledger.Store, prices *knownPrices) error {
+func (a *Accountant) writeUntilEnd(ctx context.Context, prices *knownPrices) error {
 	ticker := a.Clock.NewTicker(a.Interval)
 	defer ticker.Stop()
 	var forgotten, compared time.Time
 	for {
-		err := a.write(ctx, store, prices)
+		err := a.write(ctx, prices)
 		if errors.Is(err, ledger.ErrFenced) {
 			return fmt.Errorf("ledger %s: %w", a.File, err)
 		}
@@ -183,7 +183,7 @@ func (a *Accountant) writeUntilEnd(ctx context.Context, store *ledger.Store, pri
 		}
 		if now := a.Clock.Now(); now.Sub(compared) >= budgetInterval {
 			compared = now
-			if err := a.checkBudgets(ctx, store); err != nil && ctx.Err() == nil {
+			if err := a.checkBudgets(ctx); err != nil && ctx.Err() == nil {
 				a.Log.Error(err, "Failed to compare costs with budgets, retrying")
 			}
 		}
@@ -193,13 +193,13 @@ func (a *Accountant) writeUntilEnd(ctx context.Context, store *ledger.Store, pri
 			if month := ledger.MonthOf(now); month.Before(before) { // Budgets need all of it.
 				before = month
 			}
-			if err := store.Forget(ctx, before); err != nil {
+			if err := a.store.Forget(ctx, before); err != nil {
 				a.Log.Error(err, "Failed to delete old segments of the ledger", "file", a.File)
 			}
 		}
 		select {
 		case <-ctx.Done():
-			err := a.write(context.WithoutCancel(ctx), store, prices)
+			err := a.write(context.WithoutCancel(ctx), prices)
 			if errors.Is(err, ledger.ErrFenced) {
 				return nil // The next leader was quicker.
 			}
@@ -210,7 +210,7 @@ func (a *Accountant) writeUntilEnd(ctx context.Context, store *ledger.Store, pri
 }
 
 // write writes the changes until now. Pods hold their resources for as long as they are seen.
-func (a *Accountant) write(ctx context.Context, store *ledger.Store, prices *knownPrices) error {
+func (a *Accountant) write(ctx context.Context, prices *knownPrices) error {
 	a.observeAgain(ctx)
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -218,7 +218,7 @@ func (a *Accountant) write(ctx context.Context, store *ledger.Store, prices *kno
 	now, changed, open := a.Clock.Now(), a.book.Changed(), a.book.Open()
 	a.mu.Unlock()
 	changedPrices := prices.changes(now, a.Prices())
-	if err := store.Write(ctx, now, changed, changedPrices); err != nil {
+	if err := a.store.Write(ctx, now, changed, changedPrices); err != nil {
 		return err
 	}
 	prices.written(changedPrices)

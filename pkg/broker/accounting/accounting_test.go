@@ -300,6 +300,7 @@ func TestABudgetIsOfAMonth(t *testing.T) {
 
 	now := clocktesting.NewFakeClock(end.Add(-time.Millisecond))
 	a := New(Config{Log: testr.New(t), Clock: now, Client: w.home, Events: w.events})
+	a.store = store
 	for month, over := range []bool{false, true, false, true} {
 		switch month {
 		case 1:
@@ -314,7 +315,7 @@ func TestABudgetIsOfAMonth(t *testing.T) {
 			now.SetTime(end.Add(time.Hour))
 			require.NoError(t, store.Write(t.Context(), now.Now(), nil, nil))
 		}
-		require.NoError(t, a.checkBudgets(t.Context(), store))
+		require.NoError(t, a.checkBudgets(t.Context()))
 		require.Equal(t, over, a.OverBudget(t.Context(), "c1") != "", month)
 	}
 }

@@ -54,7 +54,7 @@ func (a *Accountant) OverBudget(ctx context.Context, consumer string) string {
 }
 
 // checkBudgets compares the costs of this month with the budgets of all consumers.
-func (a *Accountant) checkBudgets(ctx context.Context, store *ledger.Store) error {
+func (a *Accountant) checkBudgets(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	var consumers v1alpha1.ConsumerClusterList
@@ -72,7 +72,7 @@ func (a *Accountant) checkBudgets(ctx context.Context, store *ledger.Store) erro
 	month := ledger.MonthOf(now)
 	if len(budgets) > 0 {
 		sum := ledger.NewSum(ledger.ByConsumer)
-		err := store.Charges(ctx, &ledger.Query{From: month, To: now}, func(c *ledger.Charge) error {
+		err := a.store.Charges(ctx, &ledger.Query{From: month, To: now}, func(c *ledger.Charge) error {
 			if budgets[c.Consumer] != nil {
 				sum.Add(c)
 			}

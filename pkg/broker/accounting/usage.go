@@ -55,11 +55,12 @@ func (u *usage) count(now time.Time, changed, open []ledger.Segment, latest map[
 }
 
 func (u *usage) add(s *ledger.Segment, to time.Time, prices *ledger.Prices) {
-	from := s.Start
-	for _, counted := range []time.Time{u.since, u.until[s.UID]} {
-		if counted.After(from) {
-			from = counted
-		}
+	from, counted := u.until[s.UID]
+	if !counted {
+		from = u.since
+	}
+	if s.Start.After(from) {
+		from = s.Start
 	}
 	if !from.Before(to) {
 		return

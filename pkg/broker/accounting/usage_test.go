@@ -3,6 +3,7 @@ package accounting
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -111,4 +112,26 @@ func TestAProviderDoesNotFillTheMetricsWithCurrencies(t *testing.T) {
 		c.count(time.Duration(i+1) * time.Second)
 	}
 	require.Equal(t, maxCurrencies, testutil.CollectAndCount(c.metrics.cost))
+}
+
+// A leader counts each write; the next one counts from the last write.
+func TestEachWriteIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.write(w.pod("web-0", "q", 0))
+		counts := func(minutes float64) {
+			t.Helper()
+			counted := w.accountant.Metrics.resources.WithLabelValues("c1", "q", "cpu")
+			require.InDelta(t, 2*minutes*60, testutil.ToFloat64(counted), 2*2*interval.Seconds())
+		}
+		stop := w.lead()
+		w.minute(10)
+		require.NoError(t, stop())
+		counts(10)
+		w.minute(15)
+		stop = w.lead()
+		w.minute(20)
+		require.NoError(t, stop())
+		counts(10)
+	})
 }
