@@ -100,8 +100,13 @@ func (s *Store) transact(ctx context.Context, do func(*sql.Tx) error) error {
 	return tx.Commit()
 }
 
-func metaOf(ctx context.Context, tx *sql.Tx, key string) (value string, err error) {
-	err = tx.QueryRowContext(ctx, `SELECT value FROM meta WHERE key = ?`, key).Scan(&value)
+// querier is a database or a transaction.
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+func metaOf(ctx context.Context, in querier, key string) (value string, err error) {
+	err = in.QueryRowContext(ctx, `SELECT value FROM meta WHERE key = ?`, key).Scan(&value)
 	if err != nil {
 		err = fmt.Errorf("its table meta has no %s: %w", key, err)
 	}
@@ -228,15 +233,15 @@ func (s *Store) Forget(ctx context.Context, before time.Time) error {
 // Alive returns until when the writer has seen the pods of open segments; zero if nothing was written.
 func (s *Store) Alive(ctx context.Context) (time.Time, error) { return aliveOf(ctx, s.db) }
 
-func aliveOf(ctx context.Context, in interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-},
-) (time.Time, error) {
-	var at int64
-	err := in.QueryRowContext(ctx, `SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'alive'`).Scan(&at)
+func aliveOf(ctx context.Context, in querier) (time.Time, error) {
+	text, err := metaOf(ctx, in, "alive")
 	if errors.Is(err, sql.ErrNoRows) {
 		return time.Time{}, nil
 	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	at, err := strconv.ParseInt(text, 10, 64)
 	return time.UnixMilli(at), err
 }
 
