@@ -163,7 +163,8 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	}
 	requests = append(requests, r.gone(running, foreign, decided, now)...)
 	requests = assignUnlabelled(requests, running, foreign)
-	offers := share.Decide(available.sum, rules, requests)
+	decision := share.Decide(available.sum, rules, requests)
+	offers := decision.Offers
 
 	// 3. The offers are written. Grants shrink first, because others grow by the released resources.
 	total := available.sum.Scale(r.cfg.Rules.Overcommit)

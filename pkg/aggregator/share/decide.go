@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/fairshare"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
@@ -54,6 +55,12 @@ type Offer struct {
 	Reason string
 }
 
+// Decision has the offers, and by consumer the part of the sum that it has a right to; the latter is nil without shares.
+type Decision struct {
+	Offers   map[types.NamespacedName]Offer
+	Entitled map[string]resources.Amounts
+}
+
 // Rules control how the sum is divided.
 type Rules struct {
 	// Overcommit is the factor by which the sum is multiplied.
@@ -63,6 +70,9 @@ type Rules struct {
 	// Limits are the maximum for all slices of a consumer together, by the consumer's id. A consumer without an entry,
 	// or a resource that the entry does not name, has no limit.
 	Limits map[string]resources.Amounts
+	// Shares are the terms by which consumers share the sum, by the consumer's id; a consumer without an entry has the
+	// zero Terms. With nil the sum is not shared: the oldest slices go first.
+	Shares map[string]fairshare.Terms
 }
 
 // maxResources is the number of resources that a slice may have, including the defaulted ones. The admission policy in
@@ -88,11 +98,22 @@ func defaulted() []corev1.ResourceName {
 // Pod requests that exceed the grant of their slice, or whose slice has none, are subtracted from the limit before the
 // consumer's younger slices keep their grants, and from the sum before a slice gets more. They do not reduce the grants
 // of other consumers.
-func Decide(sum resources.Amounts, rules Rules, requests []Slice) map[types.NamespacedName]Offer {
+//
+// With Shares no consumer has more than the part that it has a right to, which is divided among its slices in
+// this way. A slice without a grant then gets a part of what it requests, if that is not zero of any resource.
+func Decide(sum resources.Amounts, rules Rules, requests []Slice) Decision {
 	all := slices.Clone(requests)
 	slices.SortFunc(all, func(a, b Slice) int { return CompareAge(&a, &b) })
 	d := allocation{total: sum.Scale(rules.Overcommit), rules: rules}
-	d.Budget = NewBudget(d.total, rules.Limits)
+	if rules.Shares == nil {
+		return Decision{Offers: d.divide(all)}
+	}
+	return d.decideShared(all)
+}
+
+// divide decides about all slices, which are sorted by age.
+func (d *allocation) divide(all []Slice) map[types.NamespacedName]Offer {
+	d.Budget = NewBudget(d.total, narrowed(d.rules.Limits, d.entitled))
 	offers := make(map[types.NamespacedName]Offer, len(all))
 
 	// 1. Present grants are kept.
@@ -142,14 +163,8 @@ type allocation struct {
 
 	total resources.Amounts
 	rules Rules
-}
-
-// whole returns the total that an amount is a part of, for messages: the sum, or the limit of the consumer.
-func (d *allocation) whole(s *Slice, name corev1.ResourceName, limited bool) string {
-	if limited {
-		return fmt.Sprintf("the limit %s of ConsumerCluster %s", quantityText(name, d.rules.Limits[s.Consumer][name]), s.Consumer)
-	}
-	return quantityText(name, d.total[name])
+	// entitled are the parts that consumers have a right to; nil if the sum is not shared.
+	entitled map[string]resources.Amounts
 }
 
 // limit returns how much of a resource a slice may have: the requested amount, or everything of a defaulted resource.
@@ -229,7 +244,7 @@ func (d *allocation) grow(s *Slice, retained resources.Amounts) resources.Amount
 	return grown
 }
 
-// grant makes the first offer to a slice: the requested amounts, or a denial.
+// grant makes the first offer to a slice: the requested amounts, with shares a part of them, or a denial.
 func (d *allocation) grant(s *Slice) Offer {
 	switch {
 	case s.Frozen:
@@ -241,7 +256,7 @@ func (d *allocation) grant(s *Slice) Offer {
 	for _, name := range d.grantable(s) {
 		limit, named := s.limit(name)
 		switch left, limited := d.left(s.Consumer, name); {
-		case named && limit > left:
+		case named && limit > left && (d.entitled == nil || left == 0):
 			missing = append(missing, fmt.Sprintf("%s: %s requested, %s left of %s",
 				shortened(name), quantityText(name, limit), quantityText(name, left), d.whole(s, name, limited)))
 		case !named && left == 0 && name != corev1.ResourceEphemeralStorage:
@@ -259,7 +274,7 @@ func (d *allocation) grant(s *Slice) Offer {
 		return Offer{Reason: joined(missing, "; ")}
 	}
 	d.Take(s.Consumer, granted)
-	return Offer{Granted: granted}
+	return d.offer(s, granted)
 }
 
 // offer returns a grant. Its reason names the requested resources that are missing.

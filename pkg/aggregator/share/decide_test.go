@@ -115,7 +115,7 @@ func TestDecide(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			offers := Decide(sumOf(tc.sum), Rules{Overcommit: 1, Hysteresis: 0.05}, tc.slices)
+			offers := Decide(sumOf(tc.sum), Rules{Overcommit: 1, Hysteresis: 0.05}, tc.slices).Offers
 			for i, want := range tc.want {
 				offer := offers[tc.slices[i].Name]
 				if want < 0 {
@@ -132,7 +132,7 @@ func TestDecide(t *testing.T) {
 }
 
 func TestOvercommit(t *testing.T) {
-	offers := Decide(sumOf(10), Rules{Overcommit: 1.5}, []Slice{slice(1, nil, nil)})
+	offers := Decide(sumOf(10), Rules{Overcommit: 1.5}, []Slice{slice(1, nil, nil)}).Offers
 	for _, o := range offers {
 		require.Equal(t, 15*core, o.Granted[corev1.ResourceCPU])
 	}
@@ -143,7 +143,7 @@ func TestExtendedResourcesMustBeRequested(t *testing.T) {
 	sum[gpu] = 4
 	offers := Decide(sum, Rules{Overcommit: 1}, []Slice{slice(1, cores(1), nil), slice(2, resources.Amounts{
 		corev1.ResourceCPU: core, corev1.ResourceMemory: 1, corev1.ResourcePods: 1, gpu: 3,
-	}, nil)})
+	}, nil)}).Offers
 	require.NotContains(t, offers[slice(1, nil, nil).Name].Granted, gpu)
 	require.Equal(t, int64(3), offers[slice(2, nil, nil).Name].Granted[gpu])
 }
@@ -176,7 +176,7 @@ func TestMessagesForManyResourcesAreShort(t *testing.T) {
 		"as many as there may be, after it": {many(maxResources-1, 300), cores(1), 1, "; and 186 more"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			offer := Decide(sumOf(8), Rules{Overcommit: 1}, []Slice{slice(1, tc.requested, tc.granted)})[slice(1, nil, nil).Name]
+			offer := Decide(sumOf(8), Rules{Overcommit: 1}, []Slice{slice(1, tc.requested, tc.granted)}).Offers[slice(1, nil, nil).Name]
 			require.Contains(t, offer.Reason, tc.because)
 			require.Less(t, len(offer.Reason), 2000)
 			require.LessOrEqual(t, len(offer.Granted), maxResources)
@@ -240,7 +240,7 @@ func TestNeverMoreThanThereIs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sum, rules, slices := situation(t)
 		total := resources.Amounts{}
-		offers := Decide(sum, rules, slices)
+		offers := Decide(sum, rules, slices).Offers
 		require.Len(t, offers, len(slices))
 		for _, s := range slices {
 			o := offers[s.Name]
@@ -266,20 +266,20 @@ func TestNeverMoreThanThereIs(t *testing.T) {
 func TestTheOrderOfInputIsIrrelevant(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sum, rules, slices := situation(t)
-		want := Decide(sum, rules, slices)
+		want := Decide(sum, rules, slices).Offers
 		rand.New(rand.NewSource(rapid.Int64().Draw(t, "seed"))).Shuffle(len(slices), func(i, j int) {
 			slices[i], slices[j] = slices[j], slices[i]
 		})
-		require.Equal(t, want, Decide(sum, rules, slices))
+		require.Equal(t, want, Decide(sum, rules, slices).Offers)
 	})
 }
 
 func TestALargerSumTakesNothingAway(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sum, rules, slices := situation(t)
-		before := Decide(sum, rules, slices)
+		before := Decide(sum, rules, slices).Offers
 		sum.Add(amounts(t, "more", 50))
-		for name, offer := range Decide(sum, rules, after(slices, before)) {
+		for name, offer := range Decide(sum, rules, after(slices, before)).Offers {
 			if before[name].Granted == nil {
 				continue
 			}
@@ -297,12 +297,12 @@ func TestOffersSettle(t *testing.T) {
 		for i := range slices {
 			slices[i].CoolingDown = false
 		}
-		slices = after(slices, Decide(sum, rules, slices))
+		slices = after(slices, Decide(sum, rules, slices).Offers)
 		for range len(slices) { // A growth below the hysteresis may exceed it after a release.
-			slices = after(slices, Decide(sum, rules, slices))
+			slices = after(slices, Decide(sum, rules, slices).Offers)
 		}
-		settled := Decide(sum, rules, slices)
-		require.Equal(t, settled, Decide(sum, rules, after(slices, settled)))
+		settled := Decide(sum, rules, slices).Offers
+		require.Equal(t, settled, Decide(sum, rules, after(slices, settled)).Offers)
 	})
 }
 
@@ -366,7 +366,7 @@ func TestLimitsOfAConsumer(t *testing.T) {
 		"a consumer of which nothing is decided": {10, []Slice{of("c2", slice(1, cores(60), nil))}, []int64{60}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			offers := Decide(sumOf(60), limited(tc.limit), tc.slices)
+			offers := Decide(sumOf(60), limited(tc.limit), tc.slices).Offers
 			for i, want := range tc.want {
 				offer := offers[tc.slices[i].Name]
 				if want < 0 {
@@ -384,7 +384,7 @@ func TestLimitsOfAConsumer(t *testing.T) {
 func TestPodsOfAnOlderSliceWithoutAGrantCountBeforeYoungerGrants(t *testing.T) {
 	older, younger := slice(1, cores(4), nil), slice(2, cores(8), cores(8))
 	older.Running = cores(6)
-	offers := Decide(sumOf(60), limited(10), []Slice{younger, older})
+	offers := Decide(sumOf(60), limited(10), []Slice{younger, older}).Offers
 	require.Equal(t, 4*core, offers[younger.Name].Granted[corev1.ResourceCPU])
 }
 
@@ -399,7 +399,7 @@ func TestNoConsumerHasMoreThanItsLimit(t *testing.T) {
 				slices[i].Gone = rapid.Bool().Draw(t, "gone")
 			}
 		}
-		offers := Decide(sum, rules, slices)
+		offers := Decide(sum, rules, slices).Offers
 		limited, used := resources.Amounts{}, resources.Amounts{}
 		for _, s := range slices {
 			granted := offers[s.Name].Granted
@@ -427,7 +427,7 @@ func TestNoConsumerHasMoreThanItsLimit(t *testing.T) {
 		for name, amount := range alone {
 			require.LessOrEqual(t, float64(amount), float64(sum[name])*rules.Overcommit, name)
 		}
-		settled := Decide(sum, rules, after(slices, offers))
+		settled := Decide(sum, rules, after(slices, offers)).Offers
 		for name, offer := range offers {
 			for resource, amount := range offer.Granted {
 				require.GreaterOrEqual(t, settled[name].Granted[resource], amount, "nothing is taken away again")
