@@ -83,6 +83,31 @@ func (s *State) discount(kept *assignment) {
 // AccountOf returns the account that counts a holder; the zero Account if none does.
 func (s *State) AccountOf(of Holder) Account { return s.assignments[of].account }
 
+// UsedBy returns the requests of the counted pods of a consumer, which the caller may change.
+func (s *State) UsedBy(consumer string) resources.Amounts {
+	of := s.consumers[consumer]
+	if of == nil {
+		return resources.Amounts{}
+	}
+	return s.table.Named(of.amounts)
+}
+
+// Granted returns the sum of the grants of all providers, without resources that one grants without a limit.
+func (s *State) Granted() resources.Amounts {
+	var sum amounts.Flat
+	for _, p := range s.providers {
+		for i := range p.slices {
+			sum = amounts.Sum(sum, p.slices[i].granted)
+		}
+	}
+	for number, amount := range sum {
+		if amount == amounts.Unlimited {
+			sum[number] = 0
+		}
+	}
+	return s.table.Named(sum)
+}
+
 // Budget is the part of a consumer's grant that its pods leave free, in the State at the time of the call.
 type Budget struct {
 	state    *State

@@ -71,9 +71,11 @@ func entitled(
 		if wants[s.Consumer] == nil {
 			wants[s.Consumer] = resources.Amounts{}
 		}
-		if _, is := out[s.Name]; s.Gone || !is {
-			wants[s.Consumer].Add(s.wants(total))
+		wanted := s.Counted() // The limit of its consumer counts them.
+		if _, is := out[s.Name]; !is {
+			wanted = wanted.Max(s.wants(total))
 		}
+		wants[s.Consumer].Add(wanted)
 	}
 	claims := make([]fairshare.Claim, 0, len(wants))
 	for consumer, wanted := range wants {
@@ -86,11 +88,11 @@ func entitled(
 	return fairshare.Divide(total, claims)
 }
 
-// wants returns the most that a slice may be granted. A slice that is gone wants the resources of its pods.
+// wants returns the most that a slice may be granted.
 func (s *Slice) wants(total resources.Amounts) resources.Amounts {
 	switch {
 	case s.Gone:
-		return s.Counted()
+		return nil
 	case s.Frozen || s.names() > maxResources:
 		return s.Granted
 	}

@@ -3,6 +3,8 @@ package share
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -94,7 +96,12 @@ func TestALimitBoundsAShare(t *testing.T) {
 
 // Divided into many slices a consumer gets as much as with one, and so do the others.
 func TestSplittingGainsNothing(t *testing.T) {
-	const cases = 20_000 // FAIR_CASES of make random: a million.
+	cases := 5_000
+	if text := os.Getenv("FAIR_CASES"); text != "" {
+		var err error
+		cases, err = strconv.Atoi(text)
+		require.NoError(t, err)
+	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for range cases {
 		total := int64(1 + random.IntN(500))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state/disruption"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state/queue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/fairshare"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
@@ -56,6 +57,11 @@ type Federation struct {
 	turns *disruption.Turns
 	queue *queue.Queue
 
+	// terms are the terms of consumers that have any, by id. wanted has, by provider, the consumers whose pods waited for
+	// its capacity when pods were woken last.
+	terms  map[string]fairshare.Terms
+	wanted map[string]map[string]bool
+
 	// reservations are parts of VirtualNodes that are kept free for pods which wait. reservedAgain is until when
 	// nothing is reserved at a VirtualNode after a reservation there has expired.
 	reservations  map[scheduler.Place]*reservation
@@ -76,6 +82,7 @@ func New(cfg Config) *Federation {
 		providers: map[string]*provider{}, reservations: map[scheduler.Place]*reservation{}, reservedAgain: map[scheduler.Place]time.Time{},
 		earlier: map[string]map[string]Earlier{}, grants: map[string]*scheduler.Grant{}, grown: map[string]bool{},
 		predecessors: map[types.NamespacedName]predecessor{},
+		terms:        map[string]fairshare.Terms{}, wanted: map[string]map[string]bool{},
 	}
 }
 

@@ -139,13 +139,13 @@ func (f *Federation) retryWithinGrants() (more bool) {
 	return len(waiting) == queue.MaxWoken
 }
 
-// fitIntoGrants returns the pods, the longest waiting first and no more than queue.MaxWoken, each of which fits into
+// fitIntoGrants returns the pods, in the order of their turns and no more than queue.MaxWoken, each of which fits into
 // the budget of its consumer, and the consumers of all that fit. No grant bounds a consumer without a budget any more.
-// Pods that cannot be among the longest waiting are left out on the way: to sort all of 10,000 takes half as long again
+// Pods that cannot be among them are left out on the way: to sort all of 10,000 takes half as long again
 // (BenchmarkWakeWithinGrants).
-func (f *Federation) fitIntoGrants(budgets map[string]*scheduler.Budget) (longest []*pod, consumers map[string]bool) {
+func (f *Federation) fitIntoGrants(budgets map[string]*scheduler.Budget) (next []*pod, consumers map[string]bool) {
 	compare := func(x, y *pod) int { return queue.Compare(&x.queued, &y.queued) }
-	var last *pod // queue.MaxWoken pods wait for longer.
+	longest := map[string]*longestWaiting{}
 	consumers = map[string]bool{}
 	for _, p := range f.pods {
 		consumer := p.account.Consumer
@@ -156,17 +156,39 @@ func (f *Federation) fitIntoGrants(budgets map[string]*scheduler.Budget) (longes
 			continue
 		}
 		consumers[consumer] = true
-		if last != nil && compare(p, last) > 0 {
+		if longest[consumer] == nil {
+			longest[consumer] = &longestWaiting{}
+		}
+		of := longest[consumer]
+		if of.last != nil && compare(p, of.last) > 0 {
 			continue
 		}
-		if longest = append(longest, p); len(longest) == 2*queue.MaxWoken {
-			slices.SortFunc(longest, compare)
-			longest = longest[:queue.MaxWoken]
-			last = longest[queue.MaxWoken-1]
+		if of.pods = append(of.pods, p); len(of.pods) == 2*queue.MaxWoken {
+			slices.SortFunc(of.pods, compare)
+			of.pods = of.pods[:queue.MaxWoken]
+			of.last = of.pods[queue.MaxWoken-1]
 		}
 	}
-	slices.SortFunc(longest, compare)
-	return longest[:min(len(longest), queue.MaxWoken)], consumers
+	var queued []*queue.Pod
+	by := map[*queue.Pod]*pod{}
+	for _, of := range longest {
+		for _, p := range of.pods {
+			queued, by[&p.queued] = append(queued, &p.queued), p
+		}
+	}
+	for _, p := range queue.Fairly(queued, f.shares()) {
+		if len(next) < queue.MaxWoken {
+			next = append(next, by[p])
+		}
+	}
+	return next, consumers
+}
+
+// longestWaiting are pods of one consumer. queue.MaxWoken of them have waited for longer than last, or as long; nil if
+// there are fewer.
+type longestWaiting struct {
+	pods []*pod
+	last *pod
 }
 
 // keepForSuccessor keeps the counted requests of a pod that is gone. Its provider may have evicted it: then Liqo

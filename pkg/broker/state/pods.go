@@ -356,7 +356,8 @@ func (f *Federation) Assume(of *scheduler.Pod, policy *scheduler.Policy) schedul
 	p.refusedUntil = maps.Clone(of.Refused)
 	maps.DeleteFunc(p.refusedUntil, func(_ string, until time.Time) bool { return !until.After(now) })
 	p.asks = of.Requests
-	f.queue.BeginTry(&p.queued, !p.unassigned, f.scheduler.Demand(of.Requests), scheduler.ReadsResources(of, policy), now)
+	first := !p.unassigned
+	f.queue.BeginTry(&p.queued, first, of.Consumer, f.scheduler.Demand(of.Requests), scheduler.ReadsResources(of, policy), now)
 	if lacks := f.beyondGrant(p, of); lacks != "" {
 		return beyond(lacks)
 	}
@@ -370,6 +371,13 @@ func (f *Federation) Assume(of *scheduler.Pod, policy *scheduler.Policy) schedul
 			return beyond(lacks)
 		}
 		f.scheduler.Confirm(f.cfg.Clock.Now(), of, policy, &d)
+	}
+	if d.VirtualNode != "" && first && of.First {
+		if d.Held = f.overtakes(of.Consumer, d.Provider); d.Held != "" {
+			d.Provider, d.VirtualNode, p.unassigned = "", "", true
+			p.queued.Hold(now)
+			return d
+		}
 	}
 	p.unassigned = d.VirtualNode == ""
 	if p.unassigned {

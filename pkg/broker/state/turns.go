@@ -56,7 +56,7 @@ func (f *Federation) movesWaiting(provider string) disruption.Waiting {
 	return f.turns.At(func(at scheduler.Place) bool { return at.Provider == provider && f.providerAt(at) != nil })
 }
 
-// Wake returns the unassigned pods to try now, longest waiting first (queue.Queue). With due it forgets expired refusals
+// Wake returns the unassigned pods to try now, in the order of their turns (queue.Queue). With due it forgets expired refusals
 // before. More means that others may follow, if these do not use the free capacity.
 func (f *Federation) Wake(due bool) (names []types.NamespacedName, more bool) {
 	f.mu.Lock()
@@ -73,7 +73,8 @@ func (f *Federation) Wake(due bool) (names []types.NamespacedName, more bool) {
 			unassigned = append(unassigned, &p.queued)
 		}
 	}
-	woken, more := f.queue.Wake(unassigned, now, f.opening)
+	f.findWanted()
+	woken, more := f.queue.Wake(unassigned, now, f.shares, f.opening)
 	for _, p := range woken {
 		names = append(names, p.Name)
 	}

@@ -12,6 +12,8 @@ type Result struct {
 	Verdicts []Verdict
 	// Beyond is the reason why the pod exceeds its consumer's grant, "" if it does not; there are no verdicts then.
 	Beyond string
+	// Held is the reason why a pod that fits is held back, "" if it is not: consumers with smaller shares go first.
+	Held string
 	// Err is not nil when an expression failed on every provider on which it was asked: it is the error on the first of
 	// them, a cel.ErrExpression that names the expression. An expression that fails on some providers only filters
 	// those; the error is in their verdicts.

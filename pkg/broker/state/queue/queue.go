@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"hash/fnv"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/fairshare"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
@@ -30,6 +32,9 @@ const (
 type Pod struct {
 	Name types.NamespacedName
 	UID  types.UID
+	// Consumer is the id of the cluster that the pod came from; "" is this one. Pods of one consumer are tried in the
+	// order in which they began to wait.
+	Consumer string
 	// since is when it began to wait: pods get free capacity in that order.
 	since time.Time
 	// retryAt is when it is tried at the latest. again means that it is tried next.
@@ -46,7 +51,13 @@ type Pod struct {
 	readsResources bool
 	// awaitsGrant means that no provider was asked: the pod is beyond the grant of its consumer.
 	awaitsGrant bool
+	// heldSince is since when a new pod is held back although it fits, because pods of consumers with smaller shares wait
+	// for that capacity; zero if it is not.
+	heldSince time.Time
 }
+
+// Hold holds back a pod that fits: it is tried again when no pods of consumers with smaller shares go first.
+func (p *Pod) Hold(now time.Time) { p.heldSince = now }
 
 // AwaitGrant records that the pod is beyond the grant of its consumer: no change of a provider concerns it.
 func (p *Pod) AwaitGrant() { p.awaitsGrant = true }
@@ -118,15 +129,15 @@ func (q *Queue) Open(at scheduler.Place) uint64 {
 	return q.changes
 }
 
-// BeginTry prepares the record of a pod for a decision; first means that it did not wait before. Changes during the
-// decision concern the pod.
-func (q *Queue) BeginTry(p *Pod, first bool, demand scheduler.Demand, readsResources bool, now time.Time) {
+// BeginTry prepares the record of a consumer's pod for a decision; first means that it did not wait before. Changes
+// during the decision concern the pod.
+func (q *Queue) BeginTry(p *Pod, first bool, consumer string, demand scheduler.Demand, readsResources bool, now time.Time) {
 	since := p.since
 	if first {
 		since = now
 	}
 	*p = Pod{
-		Name: p.Name, UID: p.UID, since: since, retryAt: now.Add(retryDelay(p.UID)), seen: q.changes,
+		Name: p.Name, UID: p.UID, Consumer: consumer, since: since, retryAt: now.Add(retryDelay(p.UID)), seen: q.changes,
 		demand: demand, readsResources: readsResources,
 	}
 }
@@ -199,31 +210,60 @@ func (at *Opening) concerns(p *Pod, change uint64) bool {
 	return changed
 }
 
-// Wake returns the pods to try now, longest waiting first: pods that were not tried for too long, pods whose constraints
-// read the places of pods that have changed (MaxWoken at once), and pods that a change concerns and that fit now. No more
-// of the last ones are woken than fit into the free capacity: more means that others may follow, if these do not use it.
+// Wake returns the pods to try now: pods that were not tried for too long, pods whose constraints read the places of pods
+// that have changed (MaxWoken at once), and pods that a change concerns and that fit now. No more of the last ones are
+// woken than fit into the free capacity: more means that others may follow, if these do not use it. Pods of the consumer
+// with the smallest share are first, then those that have waited longest (Fairly); shares returns the present shares.
 // opening returns false for a VirtualNode that cannot be assigned pods.
-func (q *Queue) Wake(pods []*Pod, now time.Time, opening func(scheduler.Place) (Opening, bool)) (woken []*Pod, more bool) {
-	var waiting []*Pod
+func (q *Queue) Wake(
+	pods []*Pod, now time.Time, shares func() *fairshare.Usage, opening func(scheduler.Place) (Opening, bool),
+) (woken []*Pod, more bool) {
+	var waiting, held []*Pod
 	namespaces := sets.New[string]()
 	for _, p := range pods {
 		namespaces.Insert(p.Name.Namespace)
-		if p.again || !p.retryAt.After(now) {
+		switch {
+		case !p.heldSince.IsZero():
+			held = append(held, p)
+		case p.again || !p.retryAt.After(now):
 			woken = append(woken, p)
-		} else {
+		default:
 			waiting = append(waiting, p)
 		}
 	}
 	maps.DeleteFunc(q.peers, func(namespace string, _ uint64) bool { return !namespaces.Has(namespace) })
 	waiting, concerned := q.withoutConcerned(waiting)
 	most := min(len(concerned), MaxWoken)
-	woken, more = q.wakeForOpenings(waiting, append(woken, concerned[:most]...), opening)
+	woken = append(woken, concerned[:most]...)
+	chosen, more := q.wakeForOpenings(waiting, shares(), opening)
 	more = more || len(concerned) > most
-	slices.SortFunc(woken, Compare)
+	woken = Fairly(append(append(woken, chosen...), released(held, chosen, shares(), now)...), shares())
 	for _, p := range woken {
 		p.again, p.seen, p.retryAt = false, q.changes, now.Add(retryDelay(p.UID))
 	}
 	return woken, more
+}
+
+// longestHeld is the longest time for which a pod is held back.
+const longestHeld = 5 * time.Second
+
+// released returns the held pods that go now: no pod of a consumer with a smaller share was chosen for free capacity, or
+// they were held for long.
+func released(held, chosen []*Pod, shares *fairshare.Usage, now time.Time) (free []*Pod) {
+	if len(held) == 0 {
+		return nil
+	}
+	least := math.Inf(1)
+	for _, p := range chosen {
+		least = min(least, shares.Share(p.Consumer).Value)
+	}
+	for _, p := range held {
+		waited := now.Sub(p.heldSince)
+		if least >= shares.Share(p.Consumer).Value || waited < 0 || waited >= longestHeld {
+			free = append(free, p)
+		}
+	}
+	return free
 }
 
 // withoutConcerned divides the waiting pods: those whose constraints read the places of pods that have changed, longest
@@ -240,8 +280,10 @@ func (q *Queue) withoutConcerned(waiting []*Pod) (others, concerned []*Pod) {
 	return others, concerned
 }
 
-// wakeForOpenings adds to woken the waiting pods that an opening concerns.
-func (q *Queue) wakeForOpenings(waiting, woken []*Pod, opening func(scheduler.Place) (Opening, bool)) (_ []*Pod, more bool) {
+// wakeForOpenings chooses the waiting pods that an opening concerns, and adds them to the shares.
+func (q *Queue) wakeForOpenings(
+	waiting []*Pod, shares *fairshare.Usage, opening func(scheduler.Place) (Opening, bool),
+) (woken []*Pod, more bool) {
 	chosen := map[*Pod]struct{}{}
 	opened := make([]scheduler.Place, 0, len(q.openings))
 	for place := range q.openings {
@@ -260,19 +302,20 @@ func (q *Queue) wakeForOpenings(waiting, woken []*Pod, opening func(scheduler.Pl
 				candidates = append(candidates, p)
 			}
 		}
-		slices.SortFunc(candidates, Compare)
 		left := false
-		for _, p := range candidates {
-			if _, already := chosen[p]; !already && len(chosen) >= MaxWoken || !at.roomFor(p).Fits(p.demand) {
+		inTurn(candidates, shares, func(p *Pod) (takes bool) {
+			_, already := chosen[p]
+			if !already && len(chosen) >= MaxWoken || !at.roomFor(p).Fits(p.demand) {
 				left = true
-				continue
+				return false
 			}
 			at.roomFor(p).Take(p.demand)
-			if _, already := chosen[p]; !already {
+			if !already {
 				chosen[p] = struct{}{}
 				woken = append(woken, p)
 			}
-		}
+			return !already
+		})
 		if more = more || left; !left {
 			delete(q.openings, place)
 		}
