@@ -80,7 +80,7 @@ type ConsumerClusterStatus struct {
 	// +optional
 	Reclaimed corev1.ResourceList `json:"reclaimed,omitempty"`
 	// Share is the dominant share: the largest, over the resources, of the used amount beyond the guarantee divided by the
-	// amount that is guaranteed to no consumer, and divided by the weight; "0.250".
+	// sum that the providers grant, and divided by the weight; "0.250".
 	// +optional
 	Share string `json:"share,omitempty"`
 	// DominantResource is the resource of the dominant share; empty if the consumer uses only guaranteed resources.
@@ -94,13 +94,8 @@ type ConsumerClusterStatus struct {
 // DefaultWeight is the weight of a consumer without one.
 const DefaultWeight = 1
 
-// SharedBy returns the weight, and whether the spec takes part in the division by shares.
-func (s *ConsumerClusterSpec) SharedBy() (weight int64, shares bool) {
-	if s.Weight == nil {
-		return DefaultWeight, len(s.Guaranteed) > 0
-	}
-	return max(int64(*s.Weight), DefaultWeight), true
-}
+// IsShared reports whether the spec has the sum of the providers divided by shares.
+func (s *ConsumerClusterSpec) IsShared() bool { return s.Weight != nil || len(s.Guaranteed) > 0 }
 
 // ConsumerClusterList is a list of ConsumerClusters.
 //

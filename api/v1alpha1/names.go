@@ -223,6 +223,10 @@ const ReasonBudgetUsed = "BudgetUsed"
 // consumer.
 const ReasonBeyondGrant = "BeyondGrant"
 
+// ReasonHeld is the reason of ConditionAssigned of a new pod that fits, and lets pods of consumers with smaller shares go
+// first.
+const ReasonHeld = "WaitsForShare"
+
 // ConditionRefusedPrefix and the name of a VirtualNode form the type of a pod condition. With it the virtual kubelet of
 // that VirtualNode reports to the broker that its provider cluster rejects the pod (pkg/refusal).
 const ConditionRefusedPrefix = "refused.brokering.liqo.io/"

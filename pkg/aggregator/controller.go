@@ -57,6 +57,9 @@ type Config struct {
 	Providers labels.Selector
 	// Interval is the least time between an offer and the next larger one to the same slice.
 	Interval time.Duration
+	// Reclaim is told, after each decision, by consumer which amounts its pods use beyond its grants that others have a
+	// right to and lack; nil is told nothing.
+	Reclaim func(map[string]resources.Amounts)
 	// Guard must be complete before a grant is made or increased; nil is not required.
 	Guard *admission.Guard
 	// IngressClasses, LoadBalancerClasses and StorageClasses are offered to every consumer.
@@ -136,10 +139,11 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	}
 	available := supplyOf(providers.Items)
 	rules := r.cfg.Rules
-	var err error
-	if rules.Limits, err = r.limits(ctx); err != nil {
+	consumers, limits, shares, err := r.terms(ctx)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
+	rules.Limits, rules.Shares = limits, shares
 	candidates, foreign, err := r.slices(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -200,6 +204,17 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		}
 	}
 	r.requested = requested
+
+	// 5. The amounts that consumers have and use are reported. No event says that pods have come or gone.
+	usage := &usage{total: total, granted: grantedTo(pending), used: usedBy(running)}
+	usage.reclaimed = share.Reclaimed(total, decision.Entitled, usage.granted, usage.used)
+	if r.cfg.Reclaim != nil {
+		r.cfg.Reclaim(usage.reclaimed)
+	}
+	if len(consumers) > 0 {
+		w.requeueAfter(r.cfg.Interval)
+		w.failures = append(w.failures, r.report(ctx, consumers, usage))
+	}
 	return ctrl.Result{RequeueAfter: w.after}, errors.Join(w.failures...)
 }
 
@@ -235,19 +250,6 @@ func (r *reconciler) awaitsProviders(ctx context.Context, providers []v1alpha1.P
 		awaits = awaits || r.now().Sub(since) < statusGrace
 	}
 	return awaits, nil
-}
-
-// limits reads the limits of the consumers that have any.
-func (r *reconciler) limits(ctx context.Context) (map[string]resources.Amounts, error) {
-	var list v1alpha1.ConsumerClusterList
-	if err := r.client.List(ctx, &list); err != nil {
-		return nil, fmt.Errorf("ConsumerClusters: %w", err)
-	}
-	limits := make(map[string]resources.Amounts, len(list.Items))
-	for i := range list.Items {
-		limits[list.Items[i].Name] = resources.RoundDown(list.Items[i].Spec.Limits)
-	}
-	return limits, nil
 }
 
 // candidate is a slice that the decision includes.

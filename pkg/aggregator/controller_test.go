@@ -126,7 +126,7 @@ func newWorld(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *
 		Annotations: map[string]string{consts.RemoteNamespaceManagedByAnnotationKey: "liqo-tenant-c1/c1"},
 	}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ours"}})
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs).
-		WithStatusSubresource(&authv1beta1.ResourceSlice{}, &v1alpha1.ProviderCluster{}, &corev1.Pod{}).
+		WithStatusSubresource(&authv1beta1.ResourceSlice{}, &v1alpha1.ProviderCluster{}, &v1alpha1.ConsumerCluster{}, &corev1.Pod{}).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).Build()
 	w := &world{now: dayOne.Add(time.Hour), events: record.NewFakeRecorder(100), registry: prometheus.NewPedanticRegistry()}
 	w.reconciler = &reconciler{
@@ -624,8 +624,6 @@ func ofC2(s *authv1beta1.ResourceSlice) {
 
 // Liqo enforces no quotas, so that its webhook labels no pod.
 func TestPodsWithoutTheirCreatorCountWithinTheGrants(t *testing.T) {
-	tenant2 := tenant("Active")
-	tenant2.Name, tenant2.Namespace, tenant2.Spec.ClusterID = "c2", "liqo-tenant-c2", "c2"
 	ofOther := func(w *world, name string) *authv1beta1.ResourceSlice {
 		var s authv1beta1.ResourceSlice
 		require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-c2", Name: name}, &s))
@@ -633,7 +631,7 @@ func TestPodsWithoutTheirCreatorCountWithinTheGrants(t *testing.T) {
 	}
 	bound := unlabelled("bound", "5")
 	bound.Spec.NodeName = "liqo-broker"
-	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), tenant2, provider("p1", "48"), limit("c1", "10"),
+	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), tenantC2(), provider("p1", "48"), limit("c1", "10"),
 		bound, unlabelled("unbound", "3"),
 		newSlice("old", "6", withGrant("6", dayOne)), newSlice("young", "4", withGrant("4", dayOne)),
 		newSlice("other", "10", ofC2, withGrant("10", dayOne)))

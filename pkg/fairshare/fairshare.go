@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
@@ -20,6 +21,11 @@ type Terms struct {
 	Weight int64
 	// Guaranteed is granted before the rest is divided.
 	Guaranteed resources.Amounts
+}
+
+// TermsOf returns the terms in the spec of a ConsumerCluster.
+func TermsOf(spec *v1alpha1.ConsumerClusterSpec) Terms {
+	return Terms{Weight: int64(ptr.Deref(spec.Weight, v1alpha1.DefaultWeight)), Guaranteed: resources.RoundDown(spec.Guaranteed)}
 }
 
 func (t Terms) weight() int64 { return max(t.Weight, v1alpha1.DefaultWeight) }

@@ -21,14 +21,16 @@ import (
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
 
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
+	"github.com/capacitorset/liqo-broker-vk/pkg/fairshare"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
-// Controller records the grants of consumers in the broker's state.
+// Controller records the grants of consumers, and their terms, in the broker's state.
 type Controller struct {
 	cached client.Reader
 	state  *state.Federation
@@ -57,6 +59,7 @@ func (c *Controller) SetUp(mgr manager.Manager) error {
 		Watches(&authv1beta1.ResourceSlice{}, key(consumerOf)).
 		Watches(&corev1.Namespace{}, key(labelled),
 			builder.WithPredicates(predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Watches(&v1alpha1.ConsumerCluster{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{RateLimiter: requeue.Failures(), SkipNameValidation: ptr.To(true)}).
 		Complete(c)
 	if err != nil {
@@ -67,6 +70,11 @@ func (c *Controller) SetUp(mgr manager.Manager) error {
 
 // Reconcile reads the grant of a consumer again, and has its pods tried that fit into it now.
 func (c *Controller) Reconcile(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
+	var of v1alpha1.ConsumerCluster
+	if err := c.cached.Get(ctx, client.ObjectKey{Name: r.Name}, &of); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("ConsumerCluster %s: %w", r.Name, err)
+	}
+	c.state.SetTerms(r.Name, fairshare.TermsOf(&of.Spec))
 	if err := c.read(ctx, r.Name); err != nil {
 		return ctrl.Result{}, err
 	}

@@ -88,6 +88,10 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 	case d.Beyond != "":
 		c.Metrics.unassignable(decided.Sub(began), nil)
 		return ctrl.Result{}, c.waits(ctx, pod, v1alpha1.ReasonBeyondGrant, d.Beyond)
+	case d.Held != "":
+		c.Metrics.unassignable(decided.Sub(began), nil)
+		c.Requeue.Unassigned()
+		return ctrl.Result{}, c.waits(ctx, pod, v1alpha1.ReasonHeld, d.Held)
 	case d.VirtualNode == "":
 		c.Metrics.unassignable(decided.Sub(began), d.Verdicts)
 		reason, message := c.unassignable(pod, &d)
