@@ -44,6 +44,9 @@ const (
 	// UnreachableAnnotation is when the provider cluster where the pod runs became unreachable (RFC 3339). While the
 	// pod has it, the virtual kubelet shows the pod as not Ready.
 	UnreachableAnnotation = "brokering.liqo.io/unreachable-since"
+	// ReclaimedAnnotation is when the pod had to leave its provider because its consumer used more than its grant, and
+	// others had a right to that (RFC 3339). Until it is assigned again the grant bounds it like a new pod.
+	ReclaimedAnnotation = "brokering.liqo.io/reclaimed-at"
 	// TriesAnnotation records the VirtualNodes to which the pod was assigned without any of its containers being
 	// started (pkg/backoff). If it is removed, the pod can be assigned to all of them again.
 	TriesAnnotation = "brokering.liqo.io/tries"
@@ -136,7 +139,7 @@ func RootAnnotations() []string {
 // BrokerAnnotations returns the annotations of a pod that only the broker writes.
 func BrokerAnnotations() []string {
 	return []string{
-		DecisionAnnotation, AssignedAtAnnotation, MovingFromAnnotation, MovingFromProviderAnnotation, UnreachableAnnotation,
+		DecisionAnnotation, AssignedAtAnnotation, MovingFromAnnotation, MovingFromProviderAnnotation, UnreachableAnnotation, ReclaimedAnnotation,
 		TraceparentAnnotation, TriesAnnotation, RemoteNamespaceAnnotation,
 	}
 }

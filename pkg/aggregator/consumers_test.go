@@ -21,7 +21,9 @@ import (
 )
 
 // younger makes a slice younger.
-func younger(s *authv1beta1.ResourceSlice) { s.CreationTimestamp.Time = s.CreationTimestamp.Add(time.Minute) }
+func younger(s *authv1beta1.ResourceSlice) {
+	s.CreationTimestamp.Time = s.CreationTimestamp.Add(time.Minute)
+}
 
 func tenantC2() *authv1beta1.Tenant {
 	t := tenant("Active")
@@ -84,8 +86,18 @@ func TestAnOwnerRecallsItsGuarantee(t *testing.T) {
 	require.Equal(t, "7", ptr.To(w.consumer(t, "c1").Reclaimed[corev1.ResourceCPU]).String())
 	require.Equal(t, "1", w.consumer(t, "c2").Lent.Cpu().String())
 
-	// The pod has left.
-	require.NoError(t, w.client.Delete(t.Context(), podOf(first, "a", "9")))
+	// The pod leaves, and has left then.
+	leaving := podOf(first, "a", "9")
+	require.NoError(t, w.client.Get(t.Context(), client.ObjectKeyFromObject(leaving), leaving))
+	leaving.Annotations = map[string]string{
+		v1alpha1.ReclaimedAnnotation: "2026-01-01T01:00:00Z", v1alpha1.MovingFromAnnotation: "q1", v1alpha1.MovingFromProviderAnnotation: "q",
+	}
+	require.NoError(t, w.client.Update(t.Context(), leaving))
+	w.later(t)
+	require.Equal(t, "1", w.cpuOfC2(t, "second"))
+	delete(leaving.Annotations, v1alpha1.MovingFromAnnotation)
+	delete(leaving.Annotations, v1alpha1.MovingFromProviderAnnotation)
+	require.NoError(t, w.client.Update(t.Context(), leaving))
 	w.later(t)
 	require.Equal(t, "8", w.cpuOfC2(t, "second"))
 	require.Empty(t, reclaimed)

@@ -60,6 +60,8 @@ type Config struct {
 	// Reclaim is told, after each decision, by consumer which amounts its pods use beyond its grants that others have a
 	// right to and lack; nil is told nothing.
 	Reclaim func(map[string]resources.Amounts)
+	// ReclaimAfter is how long pods run beyond the grants of their consumer meanwhile (state.Config).
+	ReclaimAfter time.Duration
 	// Guard must be complete before a grant is made or increased; nil is not required.
 	Guard *admission.Guard
 	// IngressClasses, LoadBalancerClasses and StorageClasses are offered to every consumer.

@@ -37,6 +37,9 @@ func (r *reconciler) running(ctx context.Context) (map[scheduler.Account]resourc
 		if of.Consumer == "" || placement.Terminal(pod) {
 			return // In other namespaces any user may set such labels.
 		}
+		if placement.Reclaimed(pod) && placement.PlaceOf(pod) == (scheduler.Place{}) {
+			return // It has left its provider for others, and waits for the grant.
+		}
 		if by[of] == nil {
 			by[of] = resources.Amounts{}
 		}

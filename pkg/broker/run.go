@@ -206,11 +206,7 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	}
 	// 1. The state, and the connections to the providers.
 	home, clk := mgr.GetClient(), clock.RealClock{}
-	known := state.New(state.Config{
-		Clock: clk, MovesAtOnce: cfg.MovesAtOnce,
-		SuspicionWindow: cfg.Times.SuspicionWindow, SuspicionLimit: cfg.Times.SuspicionLimit, ProbeInterval: cfg.Times.ProbeInterval,
-		ReserveAfter: cfg.Times.ReserveAfter,
-	})
+	known := newState(&cfg, clk)
 	connections := remote.NewConnections(kube, identities, cfg.Home.UserAgent, cfg.ProviderProxies...)
 	restorer := restore.New(mgr.GetAPIReader(), home, cfg.NodeName, known, clk)
 	podQueue, providerQueue, nodeChanged := &requeue.Queue{}, &requeue.Queue{}, node.NewSignal()
@@ -317,6 +313,19 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	}, nil
 }
 
+// newState returns the state of the broker, which is empty.
+func newState(cfg *Config, clk clock.PassiveClock) *state.Federation {
+	times := &cfg.Times
+	of := state.Config{
+		Clock: clk, MovesAtOnce: cfg.MovesAtOnce, ReserveAfter: times.ReserveAfter,
+		SuspicionWindow: times.SuspicionWindow, SuspicionLimit: times.SuspicionLimit, ProbeInterval: times.ProbeInterval,
+	}
+	if cfg.Offers != nil {
+		of.ReclaimAfter = cfg.Offers.ReclaimAfter
+	}
+	return state.New(of)
+}
+
 // newAccountant returns the writer of the ledger, and its answer to whether a consumer has used its budget; nil without a
 // ledger.
 func newAccountant(cfg *Config, mgr manager.Manager, registry *prometheus.Registry, known *state.Federation,
@@ -407,7 +416,7 @@ func (b *Broker) setUpForConsumers(mgr manager.Manager) error {
 	}
 	if b.cfg.Offers != nil {
 		offers := *b.cfg.Offers
-		offers.Guard, offers.Providers = b.guard, b.cfg.ProviderSelector
+		offers.Guard, offers.Providers, offers.Reclaim = b.guard, b.cfg.ProviderSelector, b.pods.State.SetReclaimed
 		if err := aggregator.SetUp(mgr, offers, b.metrics.offers); err != nil {
 			return fmt.Errorf("offers: %w", err)
 		}

@@ -68,6 +68,10 @@ func OffloadsTo(m *offloadingv1beta1.NamespaceMap) string {
 	return m.Labels[consts.RemoteClusterID]
 }
 
+// Reclaimed reports whether a pod had to leave its provider because its consumer used more than its grant, and was not
+// assigned since.
+func Reclaimed(pod *corev1.Pod) bool { return pod.Annotations[v1alpha1.ReclaimedAnnotation] != "" }
+
 // PlaceOf returns the place whose capacity a pod uses: where it is assigned, or where it is moving from; the zero Place
 // if there is none. A pod that has ended and lost the label is no longer moving from a VirtualNode.
 func PlaceOf(pod *corev1.Pod) scheduler.Place {
@@ -241,7 +245,7 @@ func applicationLabel(pod *corev1.Pod) (key, value string) {
 func (c *Criteria) Pod(pod *corev1.Pod, namespace *corev1.Namespace) *scheduler.Pod {
 	return &scheduler.Pod{
 		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Consumer: ConsumerOf(namespace), Owner: OwnerOf(namespace),
-		Account: AccountOf(pod, namespace), First: pod.Annotations[v1alpha1.AssignedAtAnnotation] == "",
+		Account: AccountOf(pod, namespace), First: pod.Annotations[v1alpha1.AssignedAtAnnotation] == "" || Reclaimed(pod), Reclaimed: Reclaimed(pod),
 		Labels: pod.Labels, Annotations: pod.Annotations, App: appOf(pod),
 		Requests: resources.PodRequests(&pod.Spec), Expression: c.Filter, Selections: c.Selections,
 		Refused: backoff.Of(pod).Until(), Constraints: c.Constraints, Volumes: c.Volumes, Peer: constraints.PeerOf(pod, c.Constraints),

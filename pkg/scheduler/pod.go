@@ -21,9 +21,10 @@ type Pod struct {
 	Namespace, Name string
 	// Consumer is the id of the cluster that the pod came from; "" is this one. That cluster is never chosen.
 	Consumer string
-	// Account is the account whose grant limits the pod if it is new: First means that it was never assigned before.
-	Account Account
-	First   bool
+	// Account is the account whose grant limits the pod if it is new: First means that it was never assigned before, or
+	// had to leave its provider because it exceeded that grant (Reclaimed).
+	Account          Account
+	First, Reclaimed bool
 	// Owner is the consumer or the namespace that the pod is counted to.
 	Owner string
 	// Selections are its consumer's: a provider must be in all of them.

@@ -125,7 +125,7 @@ func (c *Controller) writeAssignment(ctx context.Context, pod *corev1.Pod, d *sc
 	annotations := clearedByLeaving()
 	annotations[v1alpha1.DecisionAnnotation] = d.Short()
 	annotations[v1alpha1.AssignedAtAnnotation] = c.Clock.Now().UTC().Format(time.RFC3339Nano)
-	annotations[v1alpha1.UnreachableAnnotation] = nil
+	annotations[v1alpha1.UnreachableAnnotation], annotations[v1alpha1.ReclaimedAnnotation] = nil, nil
 	at := scheduler.Place{Provider: d.Provider, VirtualNode: d.VirtualNode}
 	if remote, _ := c.State.RemoteNamespace(at, pod.Namespace); remote != "" {
 		annotations[v1alpha1.RemoteNamespaceAnnotation] = remote
@@ -204,6 +204,8 @@ func (c *Controller) waits(ctx context.Context, pod *corev1.Pod, reason, message
 		if err := c.write.Patch(ctx, pod, map[string]any{"annotations": annotations}); err != nil {
 			return err
 		}
+	} else if placement.Reclaimed(pod) {
+		c.requeue(c.State.NextToMove(pod)) // It has left, so another replica may.
 	}
 	c.reports.Add(pod, reason, message)
 	return nil

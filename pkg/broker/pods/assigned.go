@@ -45,6 +45,9 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, ass
 
 	// 3. Must it leave?
 	reason, recheck := eviction.Of(pod, at, criteria.Rules, c.pendingSince(pod), c.Clock.Now())
+	if reason == eviction.None && c.isReclaimed(pod, at) {
+		reason = eviction.Reclaimed
+	}
 	if reason == eviction.None {
 		c.State.ObserveStays(pod.UID, pod.Status.Phase == corev1.PodRunning)
 		c.Checker.Forget(client.ObjectKeyFromObject(pod))
@@ -57,8 +60,8 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, ass
 	if pod.DeletionTimestamp == nil && c.Guard.Missing() != "" {
 		return ctrl.Result{RequeueAfter: admission.Recheck}, nil
 	}
-	if reason == eviction.Drained && !at.Terminating && !isPinned(pod, &criteria, assigned) {
-		if wait, err := c.awaitReplicas(ctx, pod, assigned.VirtualNode, &criteria.Rules); err != nil || wait > 0 {
+	if (reason == eviction.Drained || reason == eviction.Reclaimed) && !at.Terminating && !isPinned(pod, &criteria, assigned) {
+		if wait, err := c.awaitReplicas(ctx, pod, assigned.VirtualNode, &criteria.Rules, reason); err != nil || wait > 0 {
 			return ctrl.Result{RequeueAfter: wait}, err
 		}
 	}
@@ -78,6 +81,12 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, ass
 		return ctrl.Result{RequeueAfter: c.nowhereRecheck(at.FailoverFrom)}, nil
 	}
 	return ctrl.Result{}, c.evict(ctx, pod, assigned, reason)
+}
+
+// isReclaimed reports whether a pod leaves its provider for others. The provider is not away: then its failover decides.
+func (c *Controller) isReclaimed(pod *corev1.Pod, at state.VirtualNode) bool {
+	return c.State.Pod(pod.UID).Reclaimed && pod.DeletionTimestamp == nil && !placement.Terminal(pod) &&
+		at.Known && at.Confirmed && at.UnreachableSince.IsZero() && !at.Unusable
 }
 
 // longestNowhere is the longest time between two tries of a pod that stays at an unreachable provider because no other

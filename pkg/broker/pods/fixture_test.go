@@ -38,6 +38,9 @@ import (
 // movesAtOnce is so many that only the test of this limit meets it.
 const movesAtOnce = 20
 
+// reclaimAfter is how long pods run beyond the grant of their consumer.
+const reclaimAfter = 2 * time.Minute
+
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // assignedPod is a pod that was assigned to VirtualNode q1 five minutes before noon.
@@ -138,7 +141,9 @@ func newController(t *testing.T, with bool, funcs interceptor.Funcs, tracer trac
 // newControllerOf is newController for an existing cluster: the cluster of a broker that was restarted.
 func newControllerOf(t *testing.T, c client.Client, with bool, tracer trace.Tracer) *Controller {
 	t.Helper()
-	known := state.New(state.Config{Clock: clock.RealClock{}, MovesAtOnce: movesAtOnce, SuspicionWindow: time.Minute})
+	known := state.New(state.Config{
+		Clock: clock.RealClock{}, MovesAtOnce: movesAtOnce, SuspicionWindow: time.Minute, ReclaimAfter: reclaimAfter,
+	})
 	if with {
 		spec := state.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"q1": false}}
 		known.SetProvider("q", spec, &v1alpha1.ProviderClusterStatus{})

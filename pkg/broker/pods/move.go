@@ -61,6 +61,9 @@ func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, from scheduler.
 	if tried != nil {
 		annotations[v1alpha1.TriesAnnotation] = tried.Annotation()
 	}
+	if why == eviction.Reclaimed {
+		annotations[v1alpha1.ReclaimedAnnotation] = c.Clock.Now().UTC().Format(time.RFC3339)
+	}
 	c.Checker.Forget(client.ObjectKeyFromObject(pod)) // Whether it is gone is asked anew, also if this has no answer.
 	err = c.write.Patch(ctx, pod, podpatch.Fit(pod, map[string]any{
 		"labels":      map[string]any{v1alpha1.VirtualNodeLabel: nil, v1alpha1.ProviderLabel: nil},

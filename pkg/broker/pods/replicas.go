@@ -3,14 +3,17 @@ package pods
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/pods/eviction"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state/disruption"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 const (
@@ -41,8 +44,9 @@ func indexReplicas(o client.Object) []string {
 
 // awaitReplicas returns how long a pod must wait until it asks again whether it may move as planned; 0 when it may.
 func (c *Controller) awaitReplicas(ctx context.Context, pod *corev1.Pod, virtualNode string, rules *placement.Rules,
+	why eviction.Reason,
 ) (time.Duration, error) {
-	turn, err := c.turnOf(ctx, pod, rules)
+	turn, err := c.turnOf(ctx, pod, rules, why)
 	if err != nil {
 		return 0, err
 	}
@@ -56,8 +60,9 @@ func (c *Controller) awaitReplicas(ctx context.Context, pod *corev1.Pod, virtual
 	return replicasRetry, nil
 }
 
-// turnOf counts the replicas of a pod in the cache, and records whether the pod may move.
-func (c *Controller) turnOf(ctx context.Context, pod *corev1.Pod, rules *placement.Rules) (disruption.Turn, error) {
+// turnOf counts the replicas of a pod in the cache, and records whether the pod may move. Pods that leave for others do not
+// come back: the next may leave when those before have left.
+func (c *Controller) turnOf(ctx context.Context, pod *corev1.Pod, rules *placement.Rules, why eviction.Reason) (disruption.Turn, error) {
 	c.turns.Lock()
 	defer c.turns.Unlock()
 	key := placement.ReplicasOf(pod)
@@ -73,6 +78,11 @@ func (c *Controller) turnOf(ctx context.Context, pod *corev1.Pod, rules *placeme
 		}
 	}
 	replicas.MaxUnavailable = rules.Unavailable(len(replicas.Pods))
+	if why == eviction.Reclaimed {
+		replicas.Pods = slices.DeleteFunc(replicas.Pods, func(replica *corev1.Pod) bool {
+			return placement.Reclaimed(replica) && placement.PlaceOf(replica) == (scheduler.Place{})
+		})
+	}
 	return c.State.MayMove(pod, replicas), nil
 }
 

@@ -29,6 +29,7 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/pods/eviction"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote/remotetest"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
@@ -441,7 +442,7 @@ func TestWorkersDoNotTakeOneTurnTwice(t *testing.T) {
 	var workers sync.WaitGroup
 	for _, object := range objects {
 		workers.Go(func() {
-			turn, err := c.turnOf(t.Context(), object.(*corev1.Pod), &placement.Rules{})
+			turn, err := c.turnOf(t.Context(), object.(*corev1.Pod), &placement.Rules{}, eviction.Drained)
 			assert.NoError(t, err)
 			if turn.May {
 				may.Add(1)

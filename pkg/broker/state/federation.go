@@ -29,6 +29,9 @@ type Config struct {
 	// ReserveAfter is how long a pod waits, while others take capacity that becomes free, until capacity is reserved
 	// for it; with 0 none is reserved.
 	ReserveAfter time.Duration
+	// ReclaimAfter is how long pods run beyond the grant of their consumer while others have a right to it; with 0 they
+	// stay.
+	ReclaimAfter time.Duration
 }
 
 // Federation is the broker's state: its pods, the providers and their VirtualNodes, as observed and as assumed. It is
@@ -61,6 +64,8 @@ type Federation struct {
 	// its capacity when pods were woken last.
 	terms  map[string]fairshare.Terms
 	wanted map[string]map[string]bool
+	// reclaims are the amounts that consumers use and others have a right to, by the consumer's id.
+	reclaims map[string]reclaim
 
 	// reservations are parts of VirtualNodes that are kept free for pods which wait. reservedAgain is until when
 	// nothing is reserved at a VirtualNode after a reservation there has expired.
@@ -82,7 +87,7 @@ func New(cfg Config) *Federation {
 		providers: map[string]*provider{}, reservations: map[scheduler.Place]*reservation{}, reservedAgain: map[scheduler.Place]time.Time{},
 		earlier: map[string]map[string]Earlier{}, grants: map[string]*scheduler.Grant{}, grown: map[string]bool{},
 		predecessors: map[types.NamespacedName]predecessor{},
-		terms:        map[string]fairshare.Terms{}, wanted: map[string]map[string]bool{},
+		terms:        map[string]fairshare.Terms{}, wanted: map[string]map[string]bool{}, reclaims: map[string]reclaim{},
 	}
 }
 

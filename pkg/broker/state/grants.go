@@ -72,6 +72,7 @@ func (f *Federation) beyondGrant(p *pod, of *scheduler.Pod) (lacks string) {
 	if counted == nil {
 		p.account = of.Account
 	}
+	p.admitted = p.admitted && !of.Reclaimed
 	if p.account == (scheduler.Account{}) {
 		return ""
 	}

@@ -33,6 +33,10 @@ type pod struct {
 	// unassigned means that no provider fitted when the pod was tried last; queued is its state in the queue.
 	unassigned bool
 	queued     queue.Pod
+	// created is when the pod was created, and hasClaims whether it has volumes of claims, as seen when it was assigned last.
+	// reclaimed means that it leaves its provider for others (reclaim).
+	created              time.Time
+	hasClaims, reclaimed bool
 	// requests are the requests of the pod while it waits for a provider, as it was tried last; nil if it never waited.
 	requests resources.Amounts
 	// asks are the requests with which it was tried last.
@@ -96,6 +100,8 @@ type Pod struct {
 	// Started means that a container of the pod was started at its present VirtualNode, as far as this leader has seen.
 	// Its provider may have made it again since.
 	Started bool
+	// Reclaimed means that an assigned pod has to leave its provider: its consumer uses more than its grant.
+	Reclaimed bool
 	// PendingAgain is when this leader first saw that an assigned pod, which its provider had begun to run, waits for
 	// its containers again, or that its provider has made one at last; zero if it does not. Liqo's ShadowPod controller
 	// makes a pod again, under its name, if its node dies, is drained or preempts it.
@@ -116,7 +122,7 @@ func (f *Federation) Pod(uid types.UID) Pod {
 	of := Pod{
 		HasAccount: p.account != (scheduler.Account{}), Assumed: p.assumed, Uncertain: p.uncertain, Left: p.left,
 		EvictedAt: p.evictedAt, GoneSince: p.goneSince, SeenThere: p.there == PodThere, NameFree: p.nameFree,
-		Started: p.start.started, PendingAgain: p.start.pendingAgain,
+		Started: p.start.started, PendingAgain: p.start.pendingAgain, Reclaimed: p.reclaimed,
 	}
 	of.ReservedAt, of.ReservedSince = f.reservedFor(uid)
 	return of
@@ -196,6 +202,7 @@ func (f *Federation) ObserveAssigned(of *corev1.Pod, at scheduler.Place) {
 	}
 	p.deleting = of.DeletionTimestamp != nil && !placement.DisruptedThere(of)
 	p.admitted = p.admitted || of.Annotations[v1alpha1.AssignedAtAnnotation] != ""
+	p.created, p.hasClaims = of.CreationTimestamp.Time, len(placement.ClaimsOf(of)) > 0
 	f.observeStart(p, of, at)
 	f.assignPod(of, at)
 }
@@ -385,7 +392,7 @@ func (f *Federation) Assume(of *scheduler.Pod, policy *scheduler.Policy) schedul
 		return d
 	}
 	p.queued = queue.Pod{Name: p.name, UID: of.UID}
-	p.assumed, p.startCounted, p.runningSeen = true, false, false
+	p.assumed, p.startCounted, p.runningSeen, p.reclaimed = true, false, false, false
 	p.mayRun, p.shown, p.remaking = true, false, false // It may be forwarded before the cache shows it.
 	at := scheduler.Place{Provider: d.Provider, VirtualNode: d.VirtualNode}
 	f.assign(scheduler.Assignment{UID: of.UID, Place: at, App: of.App, Peer: of.Peer, Requests: of.Requests})

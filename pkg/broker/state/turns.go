@@ -57,7 +57,7 @@ func (f *Federation) movesWaiting(provider string) disruption.Waiting {
 }
 
 // Wake returns the unassigned pods to try now, in the order of their turns (queue.Queue). With due it forgets expired refusals
-// before. More means that others may follow, if these do not use the free capacity.
+// before, and adds the assigned pods that have to leave for others (reclaim). More means that others may follow, if these do not use the free capacity.
 func (f *Federation) Wake(due bool) (names []types.NamespacedName, more bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,6 +75,9 @@ func (f *Federation) Wake(due bool) (names []types.NamespacedName, more bool) {
 	}
 	f.findWanted()
 	woken, more := f.queue.Wake(unassigned, now, f.shares, f.opening)
+	if due {
+		names = f.reclaim(now)
+	}
 	for _, p := range woken {
 		names = append(names, p.Name)
 	}

@@ -18,16 +18,18 @@ import (
 
 // Offers are the flags of the aggregator's offers.
 type Offers struct {
-	Class                                               string
-	Overcommit                                          float64
-	Hysteresis                                          string
-	Interval                                            time.Duration
+	Class      string
+	Overcommit float64
+	Hysteresis string
+	Interval   time.Duration
+	// ReclaimAfter is how long pods run beyond the grant of their consumer while others have a right to it; 0 is always.
+	ReclaimAfter                                        time.Duration
 	IngressClasses, LoadBalancerClasses, StorageClasses args.ClassNameList
 }
 
 // NewOffers returns the defaults.
 func NewOffers() Offers {
-	return Offers{Class: "broker", Overcommit: 1, Hysteresis: "5%", Interval: 30 * time.Second}
+	return Offers{Class: "broker", Overcommit: 1, Hysteresis: "5%", Interval: 30 * time.Second, ReclaimAfter: 10 * time.Minute}
 }
 
 // Install adds the flags.
@@ -39,6 +41,8 @@ func (o *Offers) Install(f *pflag.FlagSet) {
 	f.StringVar(&o.Hysteresis, "offer-hysteresis", o.Hysteresis,
 		"The minimum growth of an offer, in percent, unless the new offer covers the whole request of the consumer")
 	f.DurationVar(&o.Interval, "offer-interval", o.Interval, "The minimum time between an offer and a larger one to the same ResourceSlice")
+	f.DurationVar(&o.ReclaimAfter, "reclaim-after", o.ReclaimAfter,
+		"How long pods run beyond the grant of their consumer while other consumers have a right to that, until the youngest leave; 0 lets them stay")
 	f.Var(&o.IngressClasses, "offer-ingress-class",
 		"An ingress class offered to consumers, the default one as NAME;default; may be repeated")
 	f.Var(&o.LoadBalancerClasses, "offer-load-balancer-class",
@@ -60,6 +64,7 @@ func (o *Offers) Validate(f *Faults) {
 		f.Add("--offer-hysteresis="+o.Hysteresis, err.Error())
 	}
 	f.Positive("--offer-interval", o.Interval)
+	f.When(o.ReclaimAfter < 0, fmt.Sprintf("--reclaim-after=%s", o.ReclaimAfter), "use a duration, or 0 to let pods stay")
 	for flag, classes := range map[string]args.ClassNameList{
 		"--offer-ingress-class": o.IngressClasses, "--offer-load-balancer-class": o.LoadBalancerClasses,
 		"--offer-storage-class": o.StorageClasses,
@@ -86,7 +91,7 @@ func percentage(text string) (float64, error) {
 func (o *Offers) Config() *aggregator.Config {
 	hysteresis, _ := percentage(o.Hysteresis) // Validate checks it.
 	c := &aggregator.Config{
-		Class: authv1beta1.ResourceSliceClass(o.Class), Interval: o.Interval,
+		Class: authv1beta1.ResourceSliceClass(o.Class), Interval: o.Interval, ReclaimAfter: o.ReclaimAfter,
 		Rules: share.Rules{Overcommit: o.Overcommit, Hysteresis: hysteresis},
 	}
 	for _, class := range o.IngressClasses.Classes {

@@ -27,11 +27,13 @@ const (
 	Refused                = Reason(state.Refused)
 	PendingTooLong         = Reason(state.PendingTooLong)
 	VirtualNodeGone Reason = "virtual_node_gone"
+	// Reclaimed: its consumer uses more than its grant, and others have a right to that.
+	Reclaimed Reason = "reclaimed"
 )
 
 // Reasons returns all reasons.
 func Reasons() []Reason {
-	return []Reason{Unreachable, Drained, Refused, PendingTooLong, VirtualNodeGone}
+	return []Reason{Unreachable, Drained, Refused, PendingTooLong, VirtualNodeGone, Reclaimed}
 }
 
 // Of returns why an assigned pod must leave its VirtualNode at now. pendingSince is when it began to wait there for its
@@ -147,6 +149,8 @@ func (r Reason) Describe(virtualNode string) string {
 		return fmt.Sprintf("the pod was Pending at %s for longer than pendingTimeout", virtualNode)
 	case VirtualNodeGone:
 		return fmt.Sprintf("the VirtualNode %s does not exist", virtualNode)
+	case Reclaimed:
+		return "its consumer uses more than its grant, and other consumers have a right to that"
 	}
 	return ""
 }
