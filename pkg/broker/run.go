@@ -209,6 +209,7 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	known := newState(&cfg, clk)
 	connections := remote.NewConnections(kube, identities, cfg.Home.UserAgent, cfg.ProviderProxies...)
 	restorer := restore.New(mgr.GetAPIReader(), home, cfg.NodeName, known, clk)
+	consumers := &requeue.Consumers{}
 	podQueue, providerQueue, nodeChanged := &requeue.Queue{}, &requeue.Queue{}, node.NewSignal()
 	again := requeue.NewPods(podQueue, home, known, cfg.Log)
 	var required *admission.Guard
@@ -274,14 +275,14 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	if err != nil {
 		return nil, err
 	}
-	grantController := grants.New(home, known, again)
+	grantController := grants.New(home, known, again, consumers)
 	podController := pods.New(pods.Config{
 		Log: cfg.Log, Clock: clk, Client: home, Live: mgr.GetAPIReader(), Tracer: cfg.Tracer,
 		Events:  untrusted.Recorder{EventRecorder: mgr.GetEventRecorderFor("liqo-broker")}, //nolint:staticcheck // The new recorder has no pods' events yet.
 		Metrics: metrics.pods, Guard: required, State: known, Restorer: restorer, Policies: rules,
 		Grants: grantController, OverBudget: overBudget, Checker: checker, MapsAddresses: mapsAddresses,
 		Sibling: providerController.Sibling, RemoteNamespace: gone.RemoteNamespace,
-		Queue: podQueue, Requeue: again, Providers: providerQueue,
+		Consumers: consumers, Queue: podQueue, Requeue: again, Providers: providerQueue,
 		RefusalMemory: cfg.Times.RefusalMemory, ProbeInterval: cfg.Times.ProbeInterval, Workers: cfg.Workers,
 	})
 

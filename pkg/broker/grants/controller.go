@@ -35,13 +35,15 @@ type Controller struct {
 	cached client.Reader
 	state  *state.Federation
 	pods   *requeue.Pods
+	// consumers is told the namespaces and the weights of consumers.
+	consumers *requeue.Consumers
 	// mu is held from a read until the state has it, so that no older read replaces a newer one.
 	mu sync.Mutex
 }
 
 // New returns a Controller, which does nothing before SetUp. The reader reads from the cache.
-func New(cached client.Reader, known *state.Federation, pods *requeue.Pods) *Controller {
-	return &Controller{cached: cached, state: known, pods: pods}
+func New(cached client.Reader, known *state.Federation, pods *requeue.Pods, consumers *requeue.Consumers) *Controller {
+	return &Controller{cached: cached, state: known, pods: pods, consumers: consumers}
 }
 
 // SetUp registers the controller with the manager; it runs on the leader. Its keys are ids of consumers.
@@ -70,11 +72,6 @@ func (c *Controller) SetUp(mgr manager.Manager) error {
 
 // Reconcile reads the grant of a consumer again, and has its pods tried that fit into it now.
 func (c *Controller) Reconcile(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
-	var of v1alpha1.ConsumerCluster
-	if err := c.cached.Get(ctx, client.ObjectKey{Name: r.Name}, &of); client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("ConsumerCluster %s: %w", r.Name, err)
-	}
-	c.state.SetTerms(r.Name, fairshare.TermsOf(&of.Spec))
 	if err := c.read(ctx, r.Name); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -98,6 +95,13 @@ func (c *Controller) read(ctx context.Context, consumer string) error {
 	if err := c.cached.List(ctx, &namespaces, ofConsumer, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("namespaces of consumer %s: %w", consumer, err)
 	}
+	var of v1alpha1.ConsumerCluster
+	if err := c.cached.Get(ctx, client.ObjectKey{Name: consumer}, &of); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("ConsumerCluster %s: %w", consumer, err)
+	}
+	terms := fairshare.TermsOf(&of.Spec)
+	c.state.SetTerms(consumer, terms)
+	c.consumers.Set(consumer, terms.Weight, namesOf(namespaces.Items, consumer))
 	if len(namespaces.Items) == 0 {
 		c.state.SetGrant(consumer, nil)
 		return nil
@@ -120,6 +124,16 @@ func (c *Controller) read(ctx context.Context, consumer string) error {
 	}
 	c.state.SetGrant(consumer, &grant)
 	return nil
+}
+
+// namesOf returns the names of the namespaces that have pods of a consumer.
+func namesOf(namespaces []corev1.Namespace, consumer string) (names []string) {
+	for i := range namespaces {
+		if placement.ConsumerOf(&namespaces[i]) == consumer {
+			names = append(names, namespaces[i].Name)
+		}
+	}
+	return names
 }
 
 // addTo adds a slice's resources to the grant of its consumer. Liqo's quotas do not count pods, so a slice that does

@@ -86,7 +86,7 @@ func newController(t *testing.T, objects ...client.Object) (*Controller, client.
 		ID: "q", Enabled: true, Ready: true, Namespaces: sets.New("a", "b", "c"),
 		Slices: []scheduler.Slice{{VirtualNode: "q1", Granted: resources.Amounts{corev1.ResourceCPU: 1 << 30, "example.org/a": 9}}},
 	})
-	return New(c, known, requeue.NewPods(&requeue.Queue{}, c, known, logr.Discard())), c
+	return New(c, known, requeue.NewPods(&requeue.Queue{}, c, known, logr.Discard()), &requeue.Consumers{}), c
 }
 
 // tried decides about a new pod of the user of a slice; "" is not known.
@@ -191,4 +191,40 @@ func TestAChangedGrantIsReadAgain(t *testing.T) {
 	}
 	reconciled("c1")
 	require.False(t, c.state.HasGrant("c1"), "nothing of the consumer is left")
+}
+
+// The queue of the pods gives consumers turns by their weights.
+func TestTheQueueKnowsNamespacesAndWeights(t *testing.T) {
+	namespaceOf := func(name, consumer string) *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{"liqo.io/remote-cluster-id": consumer},
+			Annotations: map[string]string{"liqo.io/managed-by-namespace-map": "liqo-tenant-" + consumer + "/" + consumer},
+		}}
+	}
+	heavy := &v1alpha1.ConsumerCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "c1"}, Spec: v1alpha1.ConsumerClusterSpec{Weight: ptr.To[int32](2)},
+	}
+	c, api := newController(t, heavy, namespaceOf("shop", "c1"), namespaceOf("bank", "c2"))
+	queue := c.consumers.NewQueue("", requeue.Failures())
+	defer queue.ShutDown()
+	order := func() (namespaces []string) {
+		for _, consumer := range []string{"c1", "c2"} {
+			_, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: consumer}})
+			require.NoError(t, err)
+		}
+		for _, name := range []string{"a", "b", "c"} {
+			for _, namespace := range []string{"shop", "bank"} {
+				queue.Add(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
+			}
+		}
+		for range 6 {
+			key, _ := queue.Get()
+			queue.Done(key)
+			namespaces = append(namespaces, key.Namespace)
+		}
+		return namespaces
+	}
+	require.Equal(t, []string{"shop", "shop", "bank", "shop", "bank", "bank"}, order())
+	require.NoError(t, api.Delete(t.Context(), heavy))
+	require.Equal(t, []string{"shop", "bank", "shop", "bank", "shop", "bank"}, order())
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/grants"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
@@ -76,7 +77,7 @@ func shadowOf(pod *corev1.Pod, uid types.UID) *offloadingv1beta1.ShadowPod {
 func newBounded(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *Controller {
 	t.Helper()
 	c := newController(t, true, funcs, nil, objects...)
-	c.Grants = grants.New(c.Client, c.State, c.Requeue)
+	c.Grants = grants.New(c.Client, c.State, c.Requeue, &requeue.Consumers{})
 	return c
 }
 
@@ -163,7 +164,7 @@ func TestAPodBeyondTheGrantWaitsUntilThereIsOne(t *testing.T) {
 	require.Empty(t, c.assigned(t, "two"))
 
 	next := newControllerOf(t, c.Client, true, nil)
-	next.Grants = grants.New(next.Client, next.State, next.Requeue)
+	next.Grants = grants.New(next.Client, next.State, next.Requeue, &requeue.Consumers{})
 	require.Empty(t, next.assigned(t, "two"))
 	require.Contains(t, next.reported(t, "two").Message, "500m requested, 0 granted")
 	require.Empty(t, next.woken())
