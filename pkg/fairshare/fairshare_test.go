@@ -113,7 +113,7 @@ func TestDivisionIsFair(t *testing.T) {
 	})
 }
 
-// A consumer that asks for more, or less, than before does not get more of what it wanted first.
+// A consumer that asks for more, or less, than before does not get more of the amount that it wanted first.
 func TestAskingForMoreGainsNothingThatIsWanted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		total, claims := drawClaims(t)

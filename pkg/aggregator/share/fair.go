@@ -104,7 +104,7 @@ func (s *Slice) wants(total resources.Amounts) resources.Amounts {
 	return wanted
 }
 
-// narrowed returns the limits of consumers, none of which is larger than the part that the consumer has a right to.
+// narrowed returns the limits of consumers, narrowed to the part that each has a right to.
 func narrowed(limits, entitled map[string]resources.Amounts) map[string]resources.Amounts {
 	if entitled == nil {
 		return limits

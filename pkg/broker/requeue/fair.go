@@ -45,7 +45,7 @@ func (c *Consumers) turnOf(namespace string) (consumer string, weight int64) {
 }
 
 // NewQueue returns a work queue for pods, in which consumers take turns by their weights (weighted round robin): many keys of one
-// delay those of another by one turn only.
+// delay the keys of another by one turn only.
 func (c *Consumers) NewQueue(
 	name string, limiter workqueue.TypedRateLimiter[reconcile.Request],
 ) workqueue.TypedRateLimitingInterface[reconcile.Request] {
