@@ -139,7 +139,8 @@ func RootAnnotations() []string {
 // BrokerAnnotations returns the annotations of a pod that only the broker writes.
 func BrokerAnnotations() []string {
 	return []string{
-		DecisionAnnotation, AssignedAtAnnotation, MovingFromAnnotation, MovingFromProviderAnnotation, UnreachableAnnotation, ReclaimedAnnotation,
+		DecisionAnnotation, AssignedAtAnnotation, MovingFromAnnotation, MovingFromProviderAnnotation, UnreachableAnnotation,
+		ReclaimedAnnotation,
 		TraceparentAnnotation, TriesAnnotation, RemoteNamespaceAnnotation,
 	}
 }

@@ -87,7 +87,8 @@ func (r *reconciler) report(ctx context.Context, consumers []v1alpha1.ConsumerCl
 }
 
 // statusOf returns the status of a consumer to which these amounts are guaranteed.
-func statusOf(of *v1alpha1.ConsumerCluster, terms fairshare.Terms, guaranteed resources.Amounts, now *usage) v1alpha1.ConsumerClusterStatus {
+func statusOf(of *v1alpha1.ConsumerCluster, terms fairshare.Terms, guaranteed resources.Amounts, now *usage,
+) v1alpha1.ConsumerClusterStatus {
 	granted, used := now.granted[of.Name], now.used[of.Name]
 	dominant := fairshare.Of(terms, used, now.total)
 	// Resources that no provider has are not shown: consumers choose their names.

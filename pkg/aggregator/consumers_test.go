@@ -90,7 +90,8 @@ func TestAnOwnerRecallsItsGuarantee(t *testing.T) {
 	leaving := podOf(first, "a", "9")
 	require.NoError(t, w.client.Get(t.Context(), client.ObjectKeyFromObject(leaving), leaving))
 	leaving.Annotations = map[string]string{
-		v1alpha1.ReclaimedAnnotation: "2026-01-01T01:00:00Z", v1alpha1.MovingFromAnnotation: "q1", v1alpha1.MovingFromProviderAnnotation: "q",
+		v1alpha1.ReclaimedAnnotation:  "2026-01-01T01:00:00Z",
+		v1alpha1.MovingFromAnnotation: "q1", v1alpha1.MovingFromProviderAnnotation: "q",
 	}
 	require.NoError(t, w.client.Update(t.Context(), leaving))
 	w.later(t)
@@ -127,7 +128,9 @@ func TestLimitsAloneShareNothing(t *testing.T) {
 func TestAStatusThatIsNotWrittenIsTriedAgain(t *testing.T) {
 	broken := true
 	w := newWorld(t, interceptor.Funcs{
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch,
+			options ...client.SubResourcePatchOption,
+		) error {
 			if broken {
 				return errors.New("the API server is away")
 			}

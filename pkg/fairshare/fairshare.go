@@ -114,15 +114,15 @@ func muldiv(a, b, c int64) int64 {
 	if c == 0 {
 		return 0
 	}
-	high, low := bits.Mul64(uint64(a), uint64(b))   //nolint:gosec // They are not negative.
-	quotient, _ := bits.Div64(high, low, uint64(c)) //nolint:gosec // Nor is c; b ≤ c bounds the quotient by a.
-	return int64(quotient)                          //nolint:gosec // It is at most a.
+	high, low := bits.Mul64(uint64(a), uint64(b))
+	quotient, _ := bits.Div64(high, low, uint64(c))
+	return int64(quotient)
 }
 
 // compareProducts compares a·b with c·d, of amounts that are not negative.
 func compareProducts(a, b, c, d int64) int {
-	high1, low1 := bits.Mul64(uint64(a), uint64(b)) //nolint:gosec // They are not negative.
-	high2, low2 := bits.Mul64(uint64(c), uint64(d)) //nolint:gosec // They are not negative.
+	high1, low1 := bits.Mul64(uint64(a), uint64(b))
+	high2, low2 := bits.Mul64(uint64(c), uint64(d))
 	return cmp.Or(cmp.Compare(high1, high2), cmp.Compare(low1, low2))
 }
 

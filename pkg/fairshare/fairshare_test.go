@@ -25,31 +25,70 @@ func claim(consumer string, weight, guaranteed, wants int64) fairshare.Claim {
 }
 
 func TestDivide(t *testing.T) {
+	type claims []fairshare.Claim
 	for name, c := range map[string]struct {
 		total  int64
-		claims []fairshare.Claim
+		claims claims
 		want   map[string]int64
 	}{
-		"by weight": {600, []fairshare.Claim{claim("a", 1, 0, everything), claim("b", 2, 0, everything), claim("c", 3, 0, everything)},
-			map[string]int64{"a": 100, "b": 200, "c": 300}},
-		"a weight of 0 is 1": {600, []fairshare.Claim{claim("a", 0, 0, everything), claim("b", 2, 0, everything)},
-			map[string]int64{"a": 200, "b": 400}},
-		"the part that one does not want is the others'": {600, []fairshare.Claim{
+		"by weight": {
+			600,
+			claims{claim("a", 1, 0, everything), claim("b", 2, 0, everything), claim("c", 3, 0, everything)},
+			map[string]int64{"a": 100, "b": 200, "c": 300},
+		},
+		"a weight of 0 is 1": {
+			600,
+			claims{claim("a", 0, 0, everything), claim("b", 2, 0, everything)},
+			map[string]int64{"a": 200, "b": 400},
+		},
+		"the part that one does not want is the others'": {600, claims{
 			claim("a", 1, 0, everything), claim("b", 2, 0, everything), claim("c", 3, 0, 30),
 		}, map[string]int64{"a": 190, "b": 380, "c": 30}},
-		"a guarantee comes first, the rest by weight": {600, []fairshare.Claim{claim("a", 1, 300, everything), claim("b", 2, 0, everything)},
-			map[string]int64{"a": 400, "b": 200}},
-		"a guarantee that is not wanted is lent": {600, []fairshare.Claim{claim("a", 1, 300, 100), claim("b", 2, 0, everything)},
-			map[string]int64{"a": 100, "b": 500}},
-		"guarantees beyond the total": {300, []fairshare.Claim{claim("a", 1, 400, everything), claim("b", 9, 200, everything), claim("c", 1, 0, 5)},
-			map[string]int64{"a": 200, "b": 100, "c": 0}},
-		"guarantees beyond the total, one of which is not wanted": {300, []fairshare.Claim{claim("a", 1, 400, 50), claim("b", 9, 200, everything), claim("c", 1, 200, 200)},
-			map[string]int64{"a": 50, "b": 125, "c": 125}},
-		"none":                       {0, []fairshare.Claim{claim("a", 1, 400, everything)}, map[string]int64{"a": 0}},
-		"more than there is":         {-5, []fairshare.Claim{claim("a", 1, 0, 1)}, map[string]int64{"a": 0}},
-		"largest amounts":            {everything, []fairshare.Claim{claim("a", 1000, 0, everything), claim("b", 1000, everything, everything)}, map[string]int64{"a": 0, "b": everything}},
-		"one unit is not split":      {1, []fairshare.Claim{claim("a", 1, 0, 1), claim("b", 1, 0, 1)}, map[string]int64{"a": 0, "b": 1}},
-		"all that is wanted is less": {100, []fairshare.Claim{claim("a", 1, 0, 10), claim("b", 5, 0, 20)}, map[string]int64{"a": 10, "b": 20}},
+		"a guarantee comes first, the rest by weight": {
+			600,
+			claims{claim("a", 1, 300, everything), claim("b", 2, 0, everything)},
+			map[string]int64{"a": 400, "b": 200},
+		},
+		"a guarantee that is not wanted is lent": {
+			600,
+			claims{claim("a", 1, 300, 100), claim("b", 2, 0, everything)},
+			map[string]int64{"a": 100, "b": 500},
+		},
+		"guarantees beyond the total": {
+			300,
+			claims{claim("a", 1, 400, everything), claim("b", 9, 200, everything), claim("c", 1, 0, 5)},
+			map[string]int64{"a": 200, "b": 100, "c": 0},
+		},
+		"guarantees beyond the total, one of which is not wanted": {
+			300,
+			claims{claim("a", 1, 400, 50), claim("b", 9, 200, everything), claim("c", 1, 200, 200)},
+			map[string]int64{"a": 50, "b": 125, "c": 125},
+		},
+		"none": {
+			0,
+			claims{claim("a", 1, 400, everything)},
+			map[string]int64{"a": 0},
+		},
+		"more than there is": {
+			-5,
+			claims{claim("a", 1, 0, 1)},
+			map[string]int64{"a": 0},
+		},
+		"largest amounts": {
+			everything,
+			claims{claim("a", 1000, 0, everything), claim("b", 1000, everything, everything)},
+			map[string]int64{"a": 0, "b": everything},
+		},
+		"one unit is not split": {
+			1,
+			claims{claim("a", 1, 0, 1), claim("b", 1, 0, 1)},
+			map[string]int64{"a": 0, "b": 1},
+		},
+		"all that is wanted is less": {
+			100,
+			claims{claim("a", 1, 0, 10), claim("b", 5, 0, 20)},
+			map[string]int64{"a": 10, "b": 20},
+		},
 	} {
 		got := map[string]int64{}
 		for consumer, part := range fairshare.Divide(of(c.total), c.claims) {
@@ -104,7 +143,8 @@ func TestDivisionIsFair(t *testing.T) {
 			for _, other := range claims {
 				// Each division may round by a unit.
 				rounded := int64(len(claims))
-				beyond := parts[other.Consumer][corev1.ResourceCPU] - rounded - min(other.Wants[corev1.ResourceCPU], other.Guaranteed[corev1.ResourceCPU])
+				promised := min(other.Wants[corev1.ResourceCPU], other.Guaranteed[corev1.ResourceCPU])
+				beyond := parts[other.Consumer][corev1.ResourceCPU] - rounded - promised
 				mine := has + rounded - min(wants, c.Guaranteed[corev1.ResourceCPU])
 				require.LessOrEqual(t, beyond*c.Weight, mine*other.Weight, "%s has more beyond its guarantee than %s, which lacks it",
 					other.Consumer, c.Consumer)

@@ -100,7 +100,7 @@ func defaulted() []corev1.ResourceName {
 // of other consumers.
 //
 // With Shares no consumer has more than the part that it has a right to, which is divided among its slices in
-// this way. A slice without a grant then gets a part of what it requests, if that is not zero of any resource.
+// this way. A slice without a grant then gets a part of its request, if no resource of that part is zero.
 func Decide(sum resources.Amounts, rules Rules, requests []Slice) Decision {
 	all := slices.Clone(requests)
 	slices.SortFunc(all, func(a, b Slice) int { return CompareAge(&a, &b) })

@@ -61,7 +61,8 @@ func (c *Controller) SetUp(mgr manager.Manager) error {
 		Watches(&authv1beta1.ResourceSlice{}, key(consumerOf)).
 		Watches(&corev1.Namespace{}, key(labelled),
 			builder.WithPredicates(predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
-		Watches(&v1alpha1.ConsumerCluster{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.ConsumerCluster{}, &handler.EnqueueRequestForObject{},
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{RateLimiter: requeue.Failures(), SkipNameValidation: ptr.To(true)}).
 		Complete(c)
 	if err != nil {

@@ -69,7 +69,8 @@ type Config struct {
 	// RemoteNamespace returns the name of a namespace at a provider, "" if it is not there any more.
 	RemoteNamespace func(ctx context.Context, provider, local string) (string, error)
 
-	// Consumers makes the work queue, in which consumers take turns. Queue requeues pods, Requeue many of them, Providers requeues providers.
+	// Consumers makes the work queue, in which consumers take turns. Queue requeues pods, Requeue many of them, Providers
+	// requeues providers.
 	Consumers *requeue.Consumers
 	Queue     *requeue.Queue
 	Requeue   *requeue.Pods

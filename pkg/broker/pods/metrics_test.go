@@ -47,7 +47,8 @@ func TestMetricsBeginWithZero(t *testing.T) {
 	_, registry := measured(t)
 	requireMetrics(t, registry, "liqo_broker_moves_total", `liqo_broker_moves_total{reason="pending_too_long"} 0`,
 		`liqo_broker_moves_total{reason="provider_drained"} 0`, `liqo_broker_moves_total{reason="provider_unreachable"} 0`,
-		`liqo_broker_moves_total{reason="reclaimed"} 0`, `liqo_broker_moves_total{reason="refused"} 0`, `liqo_broker_moves_total{reason="virtual_node_gone"} 0`)
+		`liqo_broker_moves_total{reason="reclaimed"} 0`, `liqo_broker_moves_total{reason="refused"} 0`,
+		`liqo_broker_moves_total{reason="virtual_node_gone"} 0`)
 	requireMetrics(t, registry, "liqo_broker_decisions_total", `liqo_broker_decisions_total{outcome="assigned",provider="q"} 0`,
 		`liqo_broker_decisions_total{outcome="invalid_criteria",provider=""} 0`,
 		`liqo_broker_decisions_total{outcome="unassignable",provider=""} 0`)

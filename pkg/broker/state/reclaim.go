@@ -68,7 +68,8 @@ func (f *Federation) reclaim(now time.Time) (chosen []types.NamespacedName) {
 // youngest returns the assigned pods of a consumer that may leave, those first that do already, then the youngest.
 func (f *Federation) youngest(consumer string) (pods []*pod) {
 	for uid, p := range f.pods {
-		if p.account.Consumer == consumer && !p.hasClaims && !p.ended && f.scheduler.PlaceOf(scheduler.HolderOf(uid)) != (scheduler.Place{}) {
+		at := f.scheduler.PlaceOf(scheduler.HolderOf(uid))
+		if p.account.Consumer == consumer && !p.hasClaims && !p.ended && at != (scheduler.Place{}) {
 			pods = append(pods, p)
 		}
 	}

@@ -171,7 +171,8 @@ func TestOnlyNewPodsAreHeldWhereOthersWait(t *testing.T) {
 		f := withProviders("q", "r")
 		require.Equal(t, "q1", f.of("c1", "c1-a", 1500).VirtualNode)
 		pod := &scheduler.Pod{
-			UID: "c2-a", Namespace: "ns", Name: "c2-a", Consumer: "c2", Owner: "c2", Account: scheduler.Account{Consumer: "c2"}, First: true,
+			UID: "c2-a", Namespace: "ns", Name: "c2-a", Consumer: "c2", Owner: "c2",
+			Account: scheduler.Account{Consumer: "c2"}, First: true,
 			Selections: []scheduler.Selection{{Only: true, IDs: sets.New("q")}}, Requests: resources.Amounts{corev1.ResourceCPU: 600},
 		}
 		require.Empty(t, f.Assume(pod, nil).VirtualNode)

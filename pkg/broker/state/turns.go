@@ -56,8 +56,9 @@ func (f *Federation) movesWaiting(provider string) disruption.Waiting {
 	return f.turns.At(func(at scheduler.Place) bool { return at.Provider == provider && f.providerAt(at) != nil })
 }
 
-// Wake returns the unassigned pods to try now, in the order of their turns (queue.Queue). With due it forgets expired refusals
-// before, and adds the assigned pods that have to leave for others (reclaim). More means that others may follow, if these do not use the free capacity.
+// Wake returns the unassigned pods to try now, in the order of their turns (queue.Queue). With due it forgets expired
+// refusals before, and adds the assigned pods that have to leave for others (reclaim). More means that others may follow,
+// if these do not use the free capacity.
 func (f *Federation) Wake(due bool) (names []types.NamespacedName, more bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -42,7 +42,8 @@ func (o *Offers) Install(f *pflag.FlagSet) {
 		"The minimum growth of an offer, in percent, unless the new offer covers the whole request of the consumer")
 	f.DurationVar(&o.Interval, "offer-interval", o.Interval, "The minimum time between an offer and a larger one to the same ResourceSlice")
 	f.DurationVar(&o.ReclaimAfter, "reclaim-after", o.ReclaimAfter,
-		"How long pods run beyond the grant of their consumer while other consumers have a right to that, until the youngest leave; 0 lets them stay")
+		"How long pods run beyond the grant of their consumer while other consumers have a right to that, until the youngest leave; "+
+			"0 lets them stay")
 	f.Var(&o.IngressClasses, "offer-ingress-class",
 		"An ingress class offered to consumers, the default one as NAME;default; may be repeated")
 	f.Var(&o.LoadBalancerClasses, "offer-load-balancer-class",
