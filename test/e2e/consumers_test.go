@@ -350,6 +350,19 @@ func (c *chain) keep(t *testing.T, consumer *sandbox.Cluster, granted, used stri
 		corev1.ResourceCPU: granted, corev1.ResourceMemory: "1Gi", corev1.ResourcePods: "10",
 	})
 	eventually(t, 20*time.Second, func(ctx context.Context) error { return c.offered(ctx, slice, granted) })
+	kept := shadowPod(consumer, c.offload(t, consumer), "kept", requests(corev1.ResourceCPU, used))
+	direct := c.userOf(t, consumer, slice)
+	eventually(t, patient, func(ctx context.Context) error { return direct.Create(ctx, kept.DeepCopy()) }) // It has no quota at first.
+	eventually(t, patient, func(ctx context.Context) error {
+		return c.broker.Client.Get(ctx, client.ObjectKeyFromObject(kept), &corev1.Pod{})
+	})
+	require.NoError(t, consumer.Client.Delete(t.Context(), c.atConsumer(t, consumer, "former")))
+	return kept
+}
+
+// userOf returns a client with the credentials of a slice, by which a consumer's virtual kubelet creates ShadowPods.
+func (c *chain) userOf(t *testing.T, consumer *sandbox.Cluster, slice *authv1beta1.ResourceSlice) client.Client {
+	t.Helper()
 	id := &authv1beta1.Identity{}
 	key := client.ObjectKey{Namespace: "liqo-tenant-" + sandbox.Broker, Name: forge.ResourceSliceIdentityName(slice)}
 	eventually(t, patient, func(ctx context.Context) error {
@@ -361,14 +374,7 @@ func (c *chain) keep(t *testing.T, consumer *sandbox.Cluster, granted, used stri
 		}
 		return nil
 	})
-	kept := shadowPod(consumer, c.offload(t, consumer), "kept", requests(corev1.ResourceCPU, used))
-	direct := clientOf(t, kubeconfigOf(t, consumer, id))
-	eventually(t, patient, func(ctx context.Context) error { return direct.Create(ctx, kept.DeepCopy()) }) // It has no quota at first.
-	eventually(t, patient, func(ctx context.Context) error {
-		return c.broker.Client.Get(ctx, client.ObjectKeyFromObject(kept), &corev1.Pod{})
-	})
-	require.NoError(t, consumer.Client.Delete(t.Context(), c.atConsumer(t, consumer, "former")))
-	return kept
+	return clientOf(t, kubeconfigOf(t, consumer, id))
 }
 
 // ask creates a ResourceSlice of the broker's class, and returns its copy in the broker's cluster.

@@ -61,6 +61,7 @@ func TestFederation(t *testing.T) {
 		{"pods that admission changes or evicts", c.admission},
 		{"the selection of a consumer is its own", c.selections},
 		{"the broker offers the sum of the providers", c.offers},
+		{"an owner recalls its guarantee", c.shares},
 		{"the network to a provider goes and comes", c.network},
 		{"the remote IPAM goes and comes", c.remoteIPAM},
 		{"an address is used again", c.reuse},
@@ -173,7 +174,7 @@ func startFederation(t *testing.T) *catalogued {
 		Catalog: true, CatalogArgs: []string{"--history-interval=1s"}, KubeletMetrics: true,
 		ConsumerArgs: []string{"--direct-traffic=true", "--of-a-later-liqo=true"}, // It ignores unknown options.
 		BrokerArgs: append([]string{
-			"--offer-interval=2s", "--offer-storage-class=liqo;default", "--ledger=" + file, "--ledger-interval=" + ledgerInterval.String(),
+			"--offer-interval=2s", "--reclaim-after=10s", "--offer-storage-class=liqo;default", "--ledger=" + file, "--ledger-interval=" + ledgerInterval.String(),
 		}, tracing...),
 		BrokerKubeletArgs: tracing,
 		DirectNetworks:    []string{"consumer1:provider1", "consumer1:provider2"},
