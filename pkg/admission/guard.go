@@ -138,45 +138,92 @@ func (g *Guard) faults() (faults []string, known bool) {
 			return nil, false
 		}
 	}
-	for _, name := range g.expected() {
-		if fault := g.fault(name); fault != "" {
+	o := objects{
+		policy: func(name string) *admissionv1.ValidatingAdmissionPolicy {
+			found, err := g.policies.Get(name)
+			return existing(found, err)
+		},
+		binding: func(name string) *admissionv1.ValidatingAdmissionPolicyBinding {
+			found, err := g.bindings.Get(name)
+			return existing(found, err)
+		},
+	}
+	return o.faults(), true
+}
+
+// existing returns nil for an object that was not found.
+func existing[T any](found *T, err error) *T {
+	if err != nil {
+		return nil
+	}
+	return found
+}
+
+// Faults returns one fault of each policy that is not in force, of all policies and bindings of a cluster.
+func Faults(policies []admissionv1.ValidatingAdmissionPolicy, bindings []admissionv1.ValidatingAdmissionPolicyBinding) []string {
+	o := objects{
+		policy: func(name string) *admissionv1.ValidatingAdmissionPolicy {
+			i := slices.IndexFunc(policies, func(p admissionv1.ValidatingAdmissionPolicy) bool { return p.Name == name })
+			if i < 0 {
+				return nil
+			}
+			return &policies[i]
+		},
+		binding: func(name string) *admissionv1.ValidatingAdmissionPolicyBinding {
+			i := slices.IndexFunc(bindings, func(b admissionv1.ValidatingAdmissionPolicyBinding) bool { return b.Name == name })
+			if i < 0 {
+				return nil
+			}
+			return &bindings[i]
+		},
+	}
+	return o.faults()
+}
+
+// objects finds policies and bindings by their names; nil for one that does not exist.
+type objects struct {
+	policy  func(name string) *admissionv1.ValidatingAdmissionPolicy
+	binding func(name string) *admissionv1.ValidatingAdmissionPolicyBinding
+}
+
+func (o objects) faults() (faults []string) {
+	for _, name := range o.expected() {
+		if fault := o.fault(name); fault != "" {
 			faults = append(faults, "policy "+name+" "+fault)
 		}
 	}
-	return faults, true
+	return faults
 }
 
 // expected returns the names of the policies that must be in force: the policies of every guard, the ones that the
 // guard in the cluster names, and the policy of the classes if a part of it exists.
-func (g *Guard) expected() []string {
+func (o objects) expected() []string {
 	names := Policies()
-	if policy, err := g.policies.Get(assignments); err == nil {
+	if policy := o.policy(assignments); policy != nil {
 		for name := range strings.SplitSeq(policy.Annotations[PoliciesAnnotation], ",") {
 			if name = strings.TrimSpace(name); name != "" && !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}
 	}
-	_, noPolicy := g.policies.Get(classes)
-	_, noBinding := g.bindings.Get(classes)
-	if noPolicy == nil || noBinding == nil {
+	if o.policy(classes) != nil || o.binding(classes) != nil {
 		names = append(names, classes)
 	}
 	return names
 }
 
 // fault returns the reason why a policy is not in force; "" if it is.
-func (g *Guard) fault(name string) string {
-	policy, err := g.policies.Get(name)
-	if err != nil {
+func (o objects) fault(name string) string {
+	policy := o.policy(name)
+	if policy == nil {
 		return "is missing"
 	}
 	if policy.Spec.FailurePolicy != nil && *policy.Spec.FailurePolicy != admissionv1.Fail {
 		return "does not have failurePolicy Fail"
 	}
-	binding, err := g.bindings.Get(name)
+	binding := o.binding(name)
 	switch {
-	case err != nil || binding.Spec.PolicyName != name:
+	case binding == nil || binding.Spec.PolicyName != name:
 		return "has no binding"
 	case !slices.Contains(binding.Spec.ValidationActions, admissionv1.Deny):
 		return "has a binding without the validationAction Deny"

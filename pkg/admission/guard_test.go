@@ -81,6 +81,7 @@ func TestGuardKnowsWhatIsMissing(t *testing.T) {
 			read := func() bool { return g.Missing() != "the guard's policies have not been read yet" }
 			require.Eventually(t, read, 30*time.Second, 10*time.Millisecond)
 			require.Equal(t, tc.count, g.Count())
+			require.Len(t, Faults(sorted(tc.objects)), tc.count)
 			if tc.missing == "" {
 				require.Empty(t, g.Missing())
 				return
@@ -89,6 +90,21 @@ func TestGuardKnowsWhatIsMissing(t *testing.T) {
 			require.Contains(t, g.Missing(), remedy)
 		})
 	}
+}
+
+// sorted returns the policies and the bindings among objects.
+func sorted(all []runtime.Object) (
+	policies []admissionv1.ValidatingAdmissionPolicy, bindings []admissionv1.ValidatingAdmissionPolicyBinding,
+) {
+	for _, o := range all {
+		switch o := o.(type) {
+		case *admissionv1.ValidatingAdmissionPolicy:
+			policies = append(policies, *o)
+		case *admissionv1.ValidatingAdmissionPolicyBinding:
+			bindings = append(bindings, *o)
+		}
+	}
+	return policies, bindings
 }
 
 // names is a guard that names further policies.
