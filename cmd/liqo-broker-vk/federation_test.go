@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,6 +12,10 @@ import (
 	"github.com/liqotech/liqo/pkg/consts"
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -22,6 +28,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/plugin"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubectl"
+	"github.com/capacitorset/liqo-broker-vk/pkg/kubectl/check/checktest"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
@@ -58,6 +65,7 @@ func newFederation(t *testing.T) *federation {
 		f.pod("lab-consumer2", "train-0", "provider1", "provider1 77: price 43, free 34"),
 		f.waiting("shop-consumer1", "db-0"),
 	)
+	objects = append(objects, f.installation(t)...)
 	f.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
 			if pod, ok := o.(*corev1.Pod); ok {
@@ -65,7 +73,7 @@ func newFederation(t *testing.T) *federation {
 			}
 			return []string{"liqo-broker"} // The fake supports no other metadata; all pods here exist.
 		}).
-		WithInterceptorFuncs(interceptor.Funcs{Get: f.get}).Build()
+		WithInterceptorFuncs(interceptor.Funcs{Get: f.get, Create: review}).Build()
 	return f
 }
 
@@ -115,6 +123,9 @@ func (f *federation) provider(id, cpu, price, region, assigned string, pods int3
 			Type: v1alpha1.ProviderReady, Status: metav1.ConditionFalse, Reason: "NotReady",
 			Message: "Reachable: NoAnswer, dial tcp 10.0.0.3:6443: connect: connection refused",
 		}
+		pc.Status.Conditions = append(pc.Status.Conditions, metav1.Condition{
+			Type: v1alpha1.ProviderReachable, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoAnswer,
+		})
 		pc.Status.VirtualNodes[0].Ready = false
 		pc.Status.KPIs = v1alpha1.KPIs{MovedAway: 4}
 		pc.Status.Summary.Uptime, pc.Status.Summary.Latency = "", ""
@@ -143,9 +154,78 @@ func (f *federation) peering(id string) []client.Object {
 		},
 		&offloadingv1beta1.VirtualNode{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-" + id, Name: id + "-a"},
-			Spec:       offloadingv1beta1.VirtualNodeSpec{ClusterID: liqov1beta1.ClusterID(id)},
+			Spec:       offloadingv1beta1.VirtualNodeSpec{ClusterID: liqov1beta1.ClusterID(id), Template: virtualKubelet(id)},
 		}, &mapping,
 	}
+}
+
+// virtualKubelet returns the Deployment of a provider's virtual kubelet. The one of provider3 is older.
+func virtualKubelet(id string) *offloadingv1beta1.DeploymentTemplate {
+	version := "v0.2.0"
+	if id == "provider3" {
+		version = "v0.1.0"
+	}
+	template := &offloadingv1beta1.DeploymentTemplate{}
+	template.Spec.Template.Spec.Containers = []corev1.Container{{
+		Name: "virtual-kubelet", Image: repository + ":" + version, Args: []string{"--broker-node=liqo-broker"},
+	}}
+	return template
+}
+
+// repository is the name of the image.
+const repository = "registry.example.com/liqo-broker-vk"
+
+// installationFiles reads the files of deploy once, which takes long.
+var installationFiles = sync.OnceValues(func() ([]client.Object, error) { return checktest.Installation("../../deploy") })
+
+// installation returns the objects of the broker's installation, without a policy of the guard, and Liqo's.
+func (f *federation) installation(t *testing.T) []client.Object {
+	t.Helper()
+	files, err := installationFiles()
+	require.NoError(t, err)
+	objects := make([]client.Object, 0, len(files))
+	for _, o := range files {
+		objects = append(objects, o.DeepCopyObject().(client.Object))
+	}
+	objects = slices.DeleteFunc(objects, func(o client.Object) bool {
+		_, isPolicy := o.(*admissionv1.ValidatingAdmissionPolicy)
+		return isPolicy && o.GetName() == "liqo-broker-exposure"
+	})
+	for _, o := range objects {
+		switch o := o.(type) {
+		case *appsv1.Deployment:
+			o.Spec.Template.Spec.Containers[0].Image = repository + ":v0.2.0"
+		case *offloadingv1beta1.VkOptionsTemplate:
+			o.Spec.ContainerImage = repository + ":v0.2.0"
+		case *corev1.Service:
+			o.Spec.Type = corev1.ServiceTypeLoadBalancer
+			o.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}
+		}
+	}
+	return append(
+		objects,
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "liqo-controller-manager", Labels: map[string]string{
+			"app.kubernetes.io/name": "controller-manager", "app.kubernetes.io/part-of": "liqo", "app.kubernetes.io/version": "v1.2.0",
+		}}},
+		&corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "liqo-broker"},
+			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		},
+		&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: "liqo-broker"},
+			Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: f.now}},
+		},
+	)
+}
+
+// review answers reviews of the caller's rights.
+func review(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+	asked, ok := o.(*authorizationv1.SelfSubjectAccessReview)
+	if !ok {
+		return c.Create(ctx, o, options...)
+	}
+	asked.Status.Allowed = true
+	return nil
 }
 
 func (f *federation) namespace(name, consumer string) *corev1.Namespace {

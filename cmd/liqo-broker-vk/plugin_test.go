@@ -2,13 +2,16 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/plugin"
+	"github.com/capacitorset/liqo-broker-vk/pkg/kubectl/check"
 )
 
 func TestFailuresForPeopleAreThoseOfKubectl(t *testing.T) {
@@ -32,6 +35,7 @@ func TestFailuresForPeopleAreThoseOfKubectl(t *testing.T) {
 		"a bad output":             {"get providers -o xml", "error: --output=xml: use one of json, name, wide, yaml"},
 		"a bad output, explaining": {"explain p -o name", "error: --output=name: use one of json, table, wide, yaml"},
 		"a bad duration":           {"drain provider1 --timeout=5", `error: invalid argument "5" for "--timeout" flag: `},
+		"a bad output, checking":   {"check -o name", "error: --output=name: use one of json, table, yaml"},
 		"no such provider": {
 			"drain provider9",
 			`Error from server (NotFound): providerclusters.brokering.liqo.io "provider9" not found`,
@@ -91,7 +95,7 @@ func TestThePluginHasTheCommandsForPeopleOnly(t *testing.T) {
 		names = append(names, strings.Fields(line)[0])
 	}
 	require.Equal(t, []string{
-		"completion", "cordon", "disable", "drain", "enable", "explain", "get", "help", "uncordon", "version",
+		"check", "completion", "cordon", "disable", "drain", "enable", "explain", "get", "help", "uncordon", "version",
 	}, names)
 	code, _ := newFederation(t).kubectlBroker(t, "--foreign-cluster-id=x")
 	require.Equal(t, 1, code)
@@ -111,13 +115,16 @@ func TestCompletion(t *testing.T) {
 		"get placements -n shop-consumer1 web-0 w": {"web-1"},
 		"get placements --provider provider2":      {"provider2"},
 		"get placements -n ": {
-			"default", "lab-consumer2", "liqo-tenant-provider1", "liqo-tenant-provider2", "liqo-tenant-provider3", "shop-consumer1",
+			"default", "lab-consumer2", "liqo-broker", "liqo-tenant-provider1", "liqo-tenant-provider2", "liqo-tenant-provider3",
+			"shop-consumer1",
 		},
 		"explain -n shop-consumer1 ":                 {"db-0", "web-0", "web-1"},
 		"explain -n shop-consumer1 web-0 ":           nil,
 		"explain --broker-node=other -n shop-consu ": nil,
 		"get -o ":       {"json", "name", "wide", "yaml"},
 		"explain x -o ": {"json", "table", "wide", "yaml"},
+		"check -o ":     {"json", "table", "yaml"},
+		"check ":        nil,
 		"cordon --kubeconfig " + kubeconfig + " --context ":         {"one", "two"},
 		"cordon --kubeconfig " + kubeconfig + " --user ":            {"me"},
 		"get providers --kubeconfig " + kubeconfig + " --cluster c": {"c"},
@@ -157,4 +164,34 @@ func TestTheVirtualKubeletHasNoFlagOfPeople(t *testing.T) {
 		require.Nil(t, root.Flags().Lookup(flag), flag)
 		require.Nil(t, root.PersistentFlags().Lookup(flag), flag)
 	}
+}
+
+// A check that fails prints its report, and the exit code is 1.
+func TestCheck(t *testing.T) {
+	code, output := newFederation(t).kubectlBroker(t, "check")
+	require.Equal(t, 1, code)
+	require.True(t, strings.HasSuffix(output, "\n20 OK, 1 WARN, 2 FAIL\nerror: 2 of 23 checks failed\n"), output)
+	require.Contains(t, output, "→ kubectl apply --server-side --force-conflicts -f deploy/guard.yaml\n")
+
+	_, output = newFederation(t).kubectlBroker(t, "check", "--broker-node=other")
+	require.Contains(t, output, "→ kubectl broker check --broker-node=liqo-broker\n")
+
+	code, output = newFederation(t).kubectlBroker(t, "check", "-o", "json")
+	require.Equal(t, 1, code)
+	var report check.Report
+	require.NoError(t, json.NewDecoder(strings.NewReader(output)).Decode(&report))
+	require.Equal(t, check.Fail, report.State)
+	require.Len(t, report.Checks, 23)
+}
+
+func TestACheckWithoutFailures(t *testing.T) {
+	f := newFederation(t)
+	guard := &admissionv1.ValidatingAdmissionPolicy{}
+	guard.Name = "liqo-broker-exposure"
+	require.NoError(t, f.client.Create(t.Context(), guard))
+	provider := f.provider("provider3", "16", "", "", "0", 0)
+	require.NoError(t, f.client.Delete(t.Context(), provider))
+	code, output := f.kubectlBroker(t, "check")
+	require.Zero(t, code, "a warning is no failure")
+	require.True(t, strings.HasSuffix(output, "\n21 OK, 1 WARN, 0 FAIL\n"), output)
 }

@@ -34,6 +34,13 @@ func (r boundedReader) List(ctx context.Context, into client.ObjectList, options
 	return r.listPage(ctx, into, options)
 }
 
+// Review implements check.Client.
+func (r boundedReader) Review(ctx context.Context, review client.Object) error {
+	ctx, cancel := r.bounded(ctx)
+	defer cancel()
+	return r.Client.Create(ctx, review)
+}
+
 func printDepartures(out io.Writer, departures []explain.Departure) error {
 	count := map[explain.Outcome]int{}
 	table := printers.GetNewTabWriter(out)

@@ -11,12 +11,19 @@ import (
 	"strings"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
@@ -34,6 +41,9 @@ type Session struct {
 	// RequestTimeout is the deadline of each request; 0 for none.
 	RequestTimeout time.Duration
 	Now            func() time.Time
+	// Ahead returns by how much the clock of the API server is ahead of the local one, after a request; false if unknown.
+	// Nil if it is never known.
+	Ahead func() (time.Duration, bool)
 	// Out is the standard output; Err gets warnings.
 	Out, Err io.Writer
 }
@@ -114,10 +124,23 @@ func NewMapper() meta.RESTMapper {
 		kinds []string
 	}{
 		{v1alpha1.GroupVersion(), meta.RESTScopeRoot, []string{"ProviderCluster", "PlacementPolicy"}},
-		{corev1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"Namespace", "PersistentVolume"}},
-		{corev1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Pod", "PersistentVolumeClaim"}},
+		{corev1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"Namespace", "Node", "PersistentVolume"}},
+		{corev1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Pod", "PersistentVolumeClaim", "Service"}},
+		{appsv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Deployment"}},
+		{coordinationv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Lease"}},
+		{
+			admissionv1.SchemeGroupVersion, meta.RESTScopeRoot,
+			[]string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"},
+		},
+		{apiextensionsv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"CustomResourceDefinition"}},
+		{authorizationv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"SelfSubjectAccessReview"}},
+		{authenticationv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"SelfSubjectReview"}},
 		{liqov1beta1.GroupVersion, meta.RESTScopeRoot, []string{"ForeignCluster"}},
-		{offloadingv1beta1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"VirtualNode", "NamespaceMap"}},
+		{authv1beta1.GroupVersion, meta.RESTScopeNamespace, []string{"Identity"}},
+		{
+			offloadingv1beta1.SchemeGroupVersion, meta.RESTScopeNamespace,
+			[]string{"VirtualNode", "NamespaceMap", "VkOptionsTemplate"},
+		},
 	} {
 		for _, kind := range known.kinds {
 			mapper.Add(known.group.WithKind(kind), known.scope)

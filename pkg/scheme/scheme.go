@@ -2,6 +2,7 @@
 package scheme
 
 import (
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
@@ -19,7 +20,7 @@ func New() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, v1alpha1.AddToScheme, offloadingv1beta1.AddToScheme, liqov1beta1.AddToScheme,
-		authv1beta1.AddToScheme, ipamv1alpha1.AddToScheme, networkingv1beta1.AddToScheme,
+		apiextensionsv1.AddToScheme, authv1beta1.AddToScheme, ipamv1alpha1.AddToScheme, networkingv1beta1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, err

@@ -64,6 +64,8 @@ func (c *Connection) open(cmd *cobra.Command, built build.Info) (*kubectl.Sessio
 	config.QPS, config.Burst, config.Timeout = kubectlQPS, kubectlBurst, 0
 	config.UserAgent = built.UserAgent(cmd.Name())
 	config.WarningHandler = rest.NewWarningWriter(cmd.ErrOrStderr(), rest.WarningWriterOptions{Deduplicate: true})
+	clock := &serverClock{now: time.Now}
+	config.Wrap(clock.wrap)
 	scheme, err := apischeme.New()
 	if err != nil {
 		return nil, err
@@ -73,7 +75,7 @@ func (c *Connection) open(cmd *cobra.Command, built build.Info) (*kubectl.Sessio
 		return nil, fmt.Errorf("connecting to the broker's cluster (--kubeconfig): %w", err)
 	}
 	return &kubectl.Session{
-		Client: reach, Namespace: namespace, RequestTimeout: c.RequestTimeout, Now: time.Now,
+		Client: reach, Namespace: namespace, RequestTimeout: c.RequestTimeout, Now: time.Now, Ahead: clock.ahead,
 		Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(),
 	}, nil
 }

@@ -54,7 +54,7 @@ func New(built build.Info) Plugin {
 // Commands returns the commands. The root command of the program has them too.
 func (p Plugin) Commands() []*cobra.Command {
 	commands := []*cobra.Command{
-		p.newGetCommand(), p.newExplainCommand(), p.newEnableCommand(true), p.newEnableCommand(false),
+		p.newGetCommand(), p.newExplainCommand(), p.newCheckCommand(), p.newEnableCommand(true), p.newEnableCommand(false),
 		p.newCordonCommand(), p.newUncordonCommand(), p.newDrainCommand(),
 	}
 	for _, cmd := range commands {
