@@ -83,6 +83,11 @@ func newBrokerCommand(logs io.Writer, built build.Info) *cobra.Command {
 		Short: "Run the broker: one virtual node for many provider clusters",
 		Long: "broker owns one virtual node for many provider clusters. It assigns every pod bound to the node to one of them,\n" +
 			"probes the providers, and moves the pods of a provider that fails.",
+		Example: `  # In a pod, with the environment variables POD_IP, POD_NAME and POD_NAMESPACE
+  liqo-broker-vk broker --with-orchestrator
+
+  # All services, and a ledger of the use of providers
+  liqo-broker-vk broker --with-catalog --with-orchestrator --with-aggregator --ledger=/var/lib/liqo-broker/ledger.db`,
 	}
 	return newServiceCommand(cmd, o, logs, built)
 }

@@ -59,6 +59,11 @@ func newCatalogCommand(logs io.Writer, built build.Info) *cobra.Command {
 		Short: "Run the catalog: an HTTP API and a dashboard of the federation, where consumers select providers",
 		Long: "catalog serves an HTTP API and a dashboard: the providers of the federation, where pods are assigned, and why.\n" +
 			"Consumers select providers; operators enable and disable them. Several replicas may run at once.",
+		Example: `  # In a pod of the broker's cluster, with a self-signed certificate
+  liqo-broker-vk catalog
+
+  # Behind a proxy with TLS, outside of the cluster
+  liqo-broker-vk catalog --plain-http --address=127.0.0.1:8000 --home-kubeconfig=broker.yaml`,
 	}
 	return newServiceCommand(cmd, o, logs, built)
 }

@@ -21,9 +21,19 @@ func newRootCommand(logs io.Writer, args []string) *cobra.Command {
 	opts, built := kubelet.NewOptions(), build.Of(version, commit)
 	cmd := &cobra.Command{
 		Use:   "liqo-broker-vk",
-		Short: "Virtual kubelet for Liqo",
-		Long: "liqo-broker-vk, with Liqo's arguments, is a drop-in for the virtual kubelet of Liqo v1.2.0.\n" +
-			"It forwards the pods of one virtual node to one remote cluster.",
+		Short: "Virtual kubelet for Liqo, broker, catalog, and the commands of kubectl broker",
+		Long: "liqo-broker-vk shows and changes a federation of Liqo clusters, and has its servers. With Liqo's arguments, the flags\n" +
+			"below, it is a drop-in for the virtual kubelet of Liqo v1.2.0: it forwards the pods of one virtual node to one remote\n" +
+			"cluster. All servers also have klog's flags (--klog.v and so on).",
+		Example: `  # Check the installation in the broker's cluster
+  liqo-broker-vk check
+
+  # Show the flags of the broker
+  liqo-broker-vk broker --help
+
+  # Run the virtual kubelet, as Liqo does
+  liqo-broker-vk --foreign-cluster-id=provider1 --nodename=provider1 --tenant-namespace=liqo-tenant-provider1 \
+    --foreign-kubeconfig-secret-name=kubeconfig-provider1 --home-cluster-id=broker --node-ip=$POD_IP`,
 		Args:          flags.NoArguments,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -43,9 +53,23 @@ func newRootCommand(logs io.Writer, args []string) *cobra.Command {
 	if len(args) > 0 && strings.HasPrefix(args[0], "-") { // No subcommand.
 		process.AllowUnknown(cmd.Flags(), args)
 	}
-	cmd.AddCommand(newBrokerCommand(logs, built), newCatalogCommand(logs, built), newUsageCommand(), build.NewVersionCommand(built))
-	cmd.AddCommand(plugin.New(built).Commands()...)
+	flags.HideKlog(cmd.Flags())
+	cmd.AddGroup(&cobra.Group{ID: people, Title: "Commands for people:"}, &cobra.Group{ID: servers, Title: "Servers:"})
+	addTo(cmd, servers, newBrokerCommand(logs, built), newCatalogCommand(logs, built))
+	addTo(cmd, people, plugin.New(built).Commands(cmd.Name())...)
+	addTo(cmd, "", newUsageCommand(), build.NewVersionCommand(built))
 	return cmd
+}
+
+// people and servers are groups of commands in the help.
+const people, servers = "people", "servers"
+
+// addTo adds commands in a group; "" is the last one.
+func addTo(root *cobra.Command, group string, commands ...*cobra.Command) {
+	for _, cmd := range commands {
+		cmd.GroupID = group
+	}
+	root.AddCommand(commands...)
 }
 
 // commandOf returns the root command for the name of the program. kubectl completes the arguments of a plugin with a

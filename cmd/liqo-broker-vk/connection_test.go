@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -92,6 +94,9 @@ func TestConnectionsThatFail(t *testing.T) {
 	}))
 	defer hangs.Close()
 	defer close(silent)
+	encrypted := httptest.NewTLSServer(http.NotFoundHandler())
+	defer encrypted.Close()
+	encrypted.Config.ErrorLog = log.New(io.Discard, "", 0)
 	unknown := httptest.NewServer(http.NotFoundHandler())
 	defer unknown.Close()
 	for name, tc := range map[string]struct {
@@ -103,11 +108,18 @@ func TestConnectionsThatFail(t *testing.T) {
 			[]string{"--kubeconfig=/no/such"},
 			"error: connecting to the broker's cluster (--kubeconfig): stat /no/such: ",
 		},
-		"no such context":   {[]string{"--kubeconfig=" + writeKubeconfig(t, hangs.URL), "--context=no"}, `"no"`},
-		"no server listens": {[]string{"--server=http://127.0.0.1:1"}, "connection refused"},
+		"no such context": {[]string{"--kubeconfig=" + writeKubeconfig(t, hangs.URL), "--context=no"}, `"no"`},
+		"no server listens": {
+			[]string{"--server=http://127.0.0.1:1"},
+			"The connection to the server 127.0.0.1:1 was refused - did you specify the right host or port?",
+		},
 		"no server answers": {
 			[]string{"--server=" + hangs.URL, "--request-timeout=50ms"},
-			"error: request timed out (--request-timeout)",
+			"error: request timed out (--request-timeout): the server " + strings.TrimPrefix(hangs.URL, "http://") + " did not answer",
+		},
+		"another CA": {
+			[]string{"--server=" + encrypted.URL},
+			"Unable to connect to the server: tls: failed to verify certificate: x509: ",
 		},
 		"the CRDs are not there": {[]string{"--server=" + unknown.URL}, "are the CRDs of the broker installed there?"},
 	} {
@@ -117,6 +129,7 @@ func TestConnectionsThatFail(t *testing.T) {
 			code := exitCode(runAs(t.Context(), plugin.Name, append([]string{"get", "providers"}, tc.args...), &stdout, &stderr), &stderr)
 			require.Equal(t, 1, code)
 			require.Contains(t, stderr.String(), tc.message)
+			require.NotContains(t, stderr.String(), "Get \"")
 			require.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr.String())
 			require.Empty(t, stdout.String())
 			require.Less(t, time.Since(began), 10*time.Second)

@@ -66,6 +66,7 @@ func newFederation(t *testing.T) *federation {
 		f.waiting("shop-consumer1", "db-0"),
 	)
 	objects = append(objects, f.installation(t)...)
+	objects = append(objects, f.policies()...)
 	f.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
 			if pod, ok := o.(*corev1.Pod); ok {
@@ -87,6 +88,18 @@ func (f *federation) open(c *plugin.Connection, cmd *cobra.Command) (*kubectl.Se
 		Client: f.client, Namespace: namespace, RequestTimeout: c.RequestTimeout,
 		Now: func() time.Time { return f.now }, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(),
 	}, nil
+}
+
+// policies returns a policy. No pod uses it: the labels of the pods do not match.
+func (f *federation) policies() []client.Object {
+	cheap := &v1alpha1.PlacementPolicy{ObjectMeta: f.created(), Spec: v1alpha1.PlacementPolicySpec{
+		Priority: 10, PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "batch"}},
+		Weights: []v1alpha1.Weight{{Name: "price", Weight: 3}, {Name: "free", Weight: 1}},
+		Filter:  "provider.region == 'eu-west'", Failover: v1alpha1.Failover{After: &metav1.Duration{Duration: 5 * time.Minute}},
+	}}
+	cheap.Name = "cheap"
+	cheap.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PolicyValid, Status: metav1.ConditionTrue}}
+	return []client.Object{cheap}
 }
 
 func (f *federation) created() metav1.ObjectMeta {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/build"
 	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/plugin"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubectl/check"
 )
@@ -22,15 +23,20 @@ func TestFailuresForPeopleAreThoseOfKubectl(t *testing.T) {
 		"an unknown command":  {"nope", `error: unknown command "nope" for "kubectl broker" (see 'kubectl broker --help')`},
 		"a misspelt command":  {"drian provider1", `: did you mean drain? (see 'kubectl broker --help')`},
 		"an unknown flag":     {"get providers --nope", "error: unknown flag: --nope (see 'kubectl broker get providers --help')"},
-		"an unknown resource": {"get nodes", `error: unknown resource "nodes": use providers or placements`},
-		"no resource":         {"get", "error: no resource: use providers or placements"},
+		"an unknown resource": {"get nodes", `error: unknown resource "nodes": use providers, placements or policies`},
+		"no resource":         {"get", "error: no resource: use providers, placements or policies"},
 		"no provider":         {"drain", "error: name at least one provider (see 'kubectl broker drain --help')"},
 		"no pod":              {"explain", "error: name one pod, not 0 (see 'kubectl broker explain --help')"},
 		"watching providers":  {"get providers -w", "error: --watch is not supported: use 'kubectl get providerclusters -w'"},
+		"watching policies":   {"get pp -w", "error: --watch is not supported: use 'kubectl get placementpolicies -w'"},
 		"watching placements": {
 			"get placements --watch",
 			"error: --watch is not supported: use 'kubectl get pods -L brokering.liqo.io/provider -w'",
 		},
+		"a name of another kind":   {"drain pod/p1", `error: "pod/p1" is not the name of a provider: use NAME or providercluster/NAME`},
+		"a provider as a pod":      {"explain providercluster/p1", `error: "providercluster/p1" is not the name of a pod: use NAME or pod/NAME`},
+		"a provider as a consumer": {"enable p1 --consumer pod/c", `error: --consumer: "pod/c" is not the name of a consumer`},
+		"a pod as a provider":      {"get placements --provider pod/a", `error: --provider: "pod/a" is not the name of a provider`},
 		"a bad selector":           {"get providers -l a===b", "error: --selector=a===b: "},
 		"a bad output":             {"get providers -o xml", "error: --output=xml: use one of json, name, wide, yaml"},
 		"a bad output, explaining": {"explain p -o name", "error: --output=name: use one of json, table, wide, yaml"},
@@ -85,6 +91,70 @@ func TestTheNameOfTheProgramSelectsItsRole(t *testing.T) {
 	}
 }
 
+// Names of -o name are arguments of every command that takes names.
+func TestNamesThatArePrintedAreAccepted(t *testing.T) {
+	for line, want := range map[string]string{
+		"get providers providercluster/provider1 -o name":                                  "providercluster.brokering.liqo.io/provider1\n",
+		"get providers pcl/provider1 provider1 -o name":                                    "providercluster.brokering.liqo.io/provider1\n",
+		"get placements -n shop-consumer1 pod/web-0 -o name":                               "pod/web-0\n",
+		"get placements -A --provider providercluster.brokering.liqo.io/provider2 -o name": "pod/web-1\n",
+		"get placements -A --consumer foreigncluster.core.liqo.io/consumer2 -o name":       "pod/train-0\n",
+		"get policies placementpolicy.brokering.liqo.io/cheap -o name":                     "placementpolicy.brokering.liqo.io/cheap\n",
+		"cordon providercluster.brokering.liqo.io/provider1":                               "providercluster.brokering.liqo.io/provider1 cordoned\n",
+		"enable --consumer foreigncluster/consumer1 providercluster/provider1": "providercluster.brokering.liqo.io/provider1 " +
+			"already enabled for consumer1\n",
+		"drain --wait=false providercluster/provider1": "providercluster.brokering.liqo.io/provider1 draining\n",
+	} {
+		t.Run(line, func(t *testing.T) {
+			code, output := newFederation(t).kubectlBroker(t, strings.Fields(line)...)
+			require.Zero(t, code, output)
+			require.Equal(t, want, output)
+		})
+	}
+}
+
+func TestWhyIsExplain(t *testing.T) {
+	_, explained := newFederation(t).kubectlBroker(t, "explain", "-n", "shop-consumer1", "web-0")
+	code, why := newFederation(t).kubectlBroker(t, "why", "-n", "shop-consumer1", "pod/web-0")
+	require.Zero(t, code)
+	require.Equal(t, explained, why)
+}
+
+// Every command has examples, which name the program as people type it, and exist.
+func TestEveryCommandHasExamples(t *testing.T) {
+	for typed, root := range map[string]*cobra.Command{
+		"kubectl broker":      plugin.New(build.Of(version, commit)).Root("kubectl broker"),
+		"kubectl liqo-broker": plugin.New(build.Of(version, commit)).Root("kubectl liqo-broker"),
+		"liqo-broker-vk":      newRootCommand(&bytes.Buffer{}, nil),
+	} {
+		requireExamples(t, typed, root)
+	}
+}
+
+func requireExamples(t *testing.T, typed string, cmd *cobra.Command) {
+	t.Helper()
+	require.NotContains(t, cmd.UsageString(), "\n      --klog.", cmd.CommandPath())
+	require.NotContains(t, cmd.Example, "{}", cmd.CommandPath())
+	commands := 0
+	for line := range strings.Lines(cmd.Example) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, typed+" ") {
+			commands++
+			words := strings.Fields(strings.TrimPrefix(line, typed))
+			found, _, err := cmd.Root().Find(words)
+			require.NoError(t, err, line)
+			if cmd.HasParent() {
+				require.True(t, found == cmd || found.Parent() == cmd, line)
+			}
+		}
+	}
+	if cmd.Name() != "version" { // Its examples name the program.
+		require.Positive(t, commands, "%s: %s", cmd.CommandPath(), cmd.Example)
+	}
+	for _, sub := range cmd.Commands() {
+		requireExamples(t, typed, sub)
+	}
+}
+
 // The plugin does not have the roles that run as servers.
 func TestThePluginHasTheCommandsForPeopleOnly(t *testing.T) {
 	_, help := newFederation(t).kubectlBroker(t)
@@ -105,6 +175,7 @@ func TestCompletion(t *testing.T) {
 	kubeconfig := writeKubeconfig(t, "http://127.0.0.1:1")
 	for line, want := range map[string][]string{
 		"get pr":                                   {"providers"},
+		"get policies c":                           {"cheap"},
 		"get providers ":                           {"provider1", "provider2", "provider3"},
 		"get pcl ":                                 {"provider1", "provider2", "provider3"},
 		"drain provider1 ":                         {"provider2", "provider3"},

@@ -33,6 +33,7 @@ type service interface {
 // cluster, and runs the service.
 func newServiceCommand(cmd *cobra.Command, s service, logs io.Writer, built build.Info) *cobra.Command {
 	flagsutils.InitKlogFlags(cmd.Flags())
+	flags.HideKlog(cmd.Flags())
 	s.install(cmd.Flags())
 	cmd.Args = flags.NoArguments
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -63,6 +63,8 @@ func at(t *testing.T, wrong interceptor.Funcs, objects ...client.Object) (*Sessi
 	}, screen
 }
 
+func noFaults() interceptor.Funcs { return interceptor.Funcs{} }
+
 func provider(id string) *v1alpha1.ProviderCluster {
 	return &v1alpha1.ProviderCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: id},

@@ -2,6 +2,10 @@ package kubectl
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -11,10 +15,77 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
+// Kind is a kind of objects in the arguments of a command, by the names that kubectl accepts for it.
+type Kind struct {
+	// noun is the word for one object in errors.
+	noun string
+	// group is the API group; "" for Kubernetes' core.
+	group string
+	// names are the singular, the plural and the short names.
+	names []string
+}
+
+// Providers are ProviderClusters.
+func Providers() Kind {
+	return Kind{"provider", v1alpha1.GroupVersion().Group, []string{"providercluster", "providerclusters", "pcl"}}
+}
+
+// Policies are PlacementPolicies.
+func Policies() Kind {
+	return Kind{"policy", v1alpha1.GroupVersion().Group, []string{"placementpolicy", "placementpolicies", "pp"}}
+}
+
+// Consumers are the ForeignClusters of consumers.
+func Consumers() Kind {
+	return Kind{"consumer", liqov1beta1.GroupVersion.Group, []string{"foreigncluster", "foreignclusters"}}
+}
+
+// Pods are pods.
+func Pods() Kind { return Kind{"pod", "", []string{"pod", "pods", "po"}} }
+
+// Name returns the name of an argument NAME or TYPE/NAME, such as providercluster.brokering.liqo.io/p1, which -o name prints.
+// Types are not case-sensitive, and may have the group, with or without a version. An argument of another kind is an error.
+func (k Kind) Name(argument string) (string, error) {
+	kind, name, typed := strings.Cut(argument, "/")
+	if !typed {
+		return argument, nil
+	}
+	resource, group, _ := strings.Cut(strings.ToLower(kind), ".")
+	if _, after, versioned := strings.Cut(group, "."); versioned && group != k.group {
+		group = after // VERSION.GROUP
+	}
+	if name == "" || strings.Contains(name, "/") || !slices.Contains(k.names, resource) || group != "" && group != k.group {
+		return "", fmt.Errorf("%q is not the name of a %s: use NAME or %s/NAME", argument, k.noun, k.names[0])
+	}
+	return name, nil
+}
+
+// Names returns the names of arguments, each once. It returns an error for each argument of another kind.
+func (k Kind) Names(arguments []string) ([]string, error) {
+	names := make([]string, 0, len(arguments))
+	var failures []error
+	for _, argument := range arguments {
+		name, err := k.Name(argument)
+		if err != nil {
+			failures = append(failures, err)
+		} else if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names, errors.Join(failures...)
+}
+
 // ProviderNames returns the cluster ids of the providers, for the completion in a shell.
 func (s *Session) ProviderNames(ctx context.Context) ([]string, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind("ProviderClusterList"))
+	return s.names(ctx, list)
+}
+
+// PolicyNames returns the names of the PlacementPolicies.
+func (s *Session) PolicyNames(ctx context.Context) ([]string, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind("PlacementPolicyList"))
 	return s.names(ctx, list)
 }
 

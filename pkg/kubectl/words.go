@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
+	"syscall"
 	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -51,13 +53,22 @@ func Words(err error) []string {
 
 func word(err error) string {
 	var status kerrors.APIStatus
+	request := requestOf(err)
 	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return "error: request timed out (--request-timeout): " + err.Error()
 	case errors.Is(err, context.Canceled):
 		return "error: interrupted"
+	case errors.Is(err, context.DeadlineExceeded) && request != nil:
+		return "error: request timed out (--request-timeout): the server " + serverOf(request) + " did not answer"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "error: request timed out (--request-timeout): " + err.Error()
+	case request != nil && errors.Is(err, syscall.ECONNREFUSED):
+		return "The connection to the server " + serverOf(request) + " was refused - did you specify the right host or port?"
+	case request != nil:
+		return "Unable to connect to the server: " + request.Err.Error()
 	case !errors.As(err, &status):
 		return "error: " + err.Error()
+	case status.Status().Reason == metav1.StatusReasonUnauthorized:
+		return "error: You must be logged in to the server (" + status.Status().Message + ")"
 	case unknownResource(status.Status()):
 		return "error: " + err.Error() + ": are the CRDs of the broker installed there?"
 	case status.Status().Reason == metav1.StatusReasonUnknown:
@@ -65,6 +76,24 @@ func word(err error) string {
 	default:
 		return fmt.Sprintf("Error from server (%s): %s", status.Status().Reason, err)
 	}
+}
+
+// requestOf returns the request without an answer that an error is about; nil for another error. net/url has the same type
+// for addresses that it cannot parse.
+func requestOf(err error) *url.Error {
+	var failed *url.Error
+	if !errors.As(err, &failed) || failed.Op == "parse" {
+		return nil
+	}
+	return failed
+}
+
+// serverOf returns the host and port of a request.
+func serverOf(request *url.Error) string {
+	if server, err := url.Parse(request.URL); err == nil {
+		return server.Host
+	}
+	return request.URL
 }
 
 // unknownResource reports whether the API server does not serve the resource. Its 404 is then not a Status of the API,

@@ -2,9 +2,14 @@ package kubectl
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/url"
+	"os"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,9 +28,21 @@ func TestWords(t *testing.T) {
 		"error: the server could not find the requested resource (get providerclusters.brokering.liqo.io): " +
 			"are the CRDs of the broker installed there?": kerrors.NewGenericServerResponse(
 			http.StatusNotFound, "get", resource, "", "404 page not found", 0, true),
+		"The connection to the server 192.0.2.1:6443 was refused - did you specify the right host or port?": fmt.Errorf("pods: %w",
+			request(&net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)})),
+		"Unable to connect to the server: x509: certificate signed by unknown authority": request(x509.UnknownAuthorityError{}),
+		"error: request timed out (--request-timeout): the server 192.0.2.1:6443 did not answer": request(
+			context.DeadlineExceeded),
+		`error: parse "a b": invalid URL`:                       &url.Error{Op: "parse", URL: "a b", Err: errors.New("invalid URL")},
+		"error: You must be logged in to the server (no token)": kerrors.NewUnauthorized("no token"),
 	} {
 		require.Equal(t, []string{want}, Words(err))
 	}
+}
+
+// request is the error of a request to an API server.
+func request(err error) error {
+	return &url.Error{Op: "Get", URL: "https://192.0.2.1:6443/api/v1/pods?limit=500", Err: err}
 }
 
 func TestEachFailureHasItsLine(t *testing.T) {

@@ -690,7 +690,7 @@ func TestArguments(t *testing.T) {
 	require.Equal(t, "''", quoted(""))
 }
 
-// The versions are those of the documents.
+// The versions are the same as in the documents.
 func TestTestedVersionsOfLiqo(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/releases.md")
 	require.NoError(t, err)

@@ -91,7 +91,9 @@ func NewVersionCommand(built Info) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version and the build information",
-		Args:  flags.NoArguments,
+		Example: "  # Print the version, and the versions that it was built with\n  liqo-broker-vk version\n\n" +
+			"  # Print the version alone\n  liqo-broker-vk version --short",
+		Args: flags.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var f flags.Faults
 			f.OneOf("--output", output, "text", "json", "yaml")

@@ -1,6 +1,8 @@
 package flags
 
 import (
+	"strings"
+
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
 )
@@ -23,6 +25,15 @@ func (o *Process) Install(f *pflag.FlagSet) {
 	f.StringVar(&o.LogLevel, "log-level", o.LogLevel,
 		"The minimum severity of logged messages: debug, info, warn or error; debug sets --klog.v to 4 unless that is set")
 	f.StringVar(&o.LogFormat, "log-format", o.LogFormat, "The format of the logs: json or console")
+}
+
+// HideKlog hides the flags of klog from the help. They still work; --log-level is enough for most readers.
+func HideKlog(f *pflag.FlagSet) {
+	f.VisitAll(func(flag *pflag.Flag) {
+		if strings.HasPrefix(flag.Name, "klog.") {
+			flag.Hidden = true
+		}
+	})
 }
 
 // Validate adds the faults.

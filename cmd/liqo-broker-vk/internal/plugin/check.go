@@ -19,6 +19,8 @@ func (p Plugin) newCheckCommand() *cobra.Command {
 		Long: "check finds out whether the installation in the broker's cluster is complete: versions, CRDs, admission policies, the\n" +
 			"broker and its node, virtual kubelets, providers, credentials, clocks, and the rights of the caller. For each fault it\n" +
 			"prints a command that mends it, or shows its cause. It only reads the API. The exit code is 1 if a check failed.",
+		Example: "  # Check the installation\n  {} check\n\n  # List the checks that failed\n" +
+			"  {} check -o json | jq -r '.checks[] | select(.state == \"FAIL\") | .name'",
 		Args: flags.NoArguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var f flags.Faults

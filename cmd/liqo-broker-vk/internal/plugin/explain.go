@@ -15,8 +15,11 @@ func (p Plugin) newExplainCommand() *cobra.Command {
 	var c Connection
 	var node, output string
 	cmd := &cobra.Command{
-		Use:   "explain POD",
-		Short: "Show the verdict on every provider for a pod",
+		Use:     "explain POD",
+		Aliases: []string{"why"}, // explain shows schemas in kubectl.
+		Short:   "Show the verdict on every provider for a pod",
+		Example: "  # Show why web-0 is at its provider\n  {} explain -n shop-consumer1 web-0\n\n" +
+			"  # Show how each provider was scored, for a program\n  {} why -n shop-consumer1 pod/web-0 -o json",
 		Long: "explain shows which provider clusters fit a pod of the broker's node and which one would be chosen now, with the\n" +
 			"score of each, or the reason why it was filtered. It only reads the API.",
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -31,7 +34,11 @@ func (p Plugin) newExplainCommand() *cobra.Command {
 				return f
 			}
 			return p.inSession(&c, func(ctx context.Context, s *kubectl.Session, pods []string) error {
-				return s.Explain(ctx, node, pods[0], output)
+				pod, err := kubectl.Pods().Name(pods[0])
+				if err != nil {
+					return err
+				}
+				return s.Explain(ctx, node, pod, output)
 			})(cmd, args)
 		},
 		ValidArgsFunction: p.suggestOne(p.suggestPods(&c, &node)),

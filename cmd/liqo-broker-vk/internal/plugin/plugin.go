@@ -51,16 +51,29 @@ func New(built build.Info) Plugin {
 	return Plugin{Build: built, Open: func(c *Connection, cmd *cobra.Command) (*kubectl.Session, error) { return c.open(cmd, built) }}
 }
 
-// Commands returns the commands. The root command of the program has them too.
-func (p Plugin) Commands() []*cobra.Command {
+// Commands returns the commands, whose examples name the program as people type it. The root command of the program has
+// them too.
+func (p Plugin) Commands(typed string) []*cobra.Command {
 	commands := []*cobra.Command{
 		p.newGetCommand(), p.newExplainCommand(), p.newCheckCommand(), p.newEnableCommand(true), p.newEnableCommand(false),
 		p.newCordonCommand(), p.newUncordonCommand(), p.newDrainCommand(),
 	}
 	for _, cmd := range commands {
 		mark(cmd)
+		name(cmd, typed)
 	}
 	return commands
+}
+
+// placeholder stands in examples for the name of the program.
+const placeholder = "{}"
+
+// name writes the name of the program into the examples of a command and its subcommands.
+func name(cmd *cobra.Command, typed string) {
+	cmd.Example = strings.ReplaceAll(cmd.Example, placeholder, typed)
+	for _, sub := range cmd.Commands() {
+		name(sub, typed)
+	}
 }
 
 func mark(cmd *cobra.Command) {
@@ -76,8 +89,10 @@ func (p Plugin) Root(typed string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   Name,
 		Short: "Show and change a federation of Liqo clusters from its broker",
-		Long: typed + " shows the provider clusters of a Liqo broker and the placements of its pods, and enables, disables\n" +
-			"and drains providers. It needs a kubeconfig of the broker's cluster.",
+		Long: typed + " shows the provider clusters of a Liqo broker, its policies and the placements of its pods, checks the\n" +
+			"installation, and enables, disables and drains providers. It needs a kubeconfig of the broker's cluster.",
+		Example: strings.ReplaceAll("  # Check the installation\n  {} check\n\n  # Show who runs where\n  {} get placements -A\n\n"+
+			"  # Show why\n  {} why -n shop-consumer1 web-0", placeholder, typed),
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: typed},
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -85,7 +100,7 @@ func (p Plugin) Root(typed string) *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	mark(cmd)
-	cmd.AddCommand(p.Commands()...)
+	cmd.AddCommand(p.Commands(typed)...)
 	cmd.AddCommand(build.NewVersionCommand(p.Build))
 	return cmd
 }
