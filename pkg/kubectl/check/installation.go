@@ -108,7 +108,7 @@ func kubeletOf(vn *offloadingv1beta1.VirtualNode) *corev1.PodSpec {
 // kubeletContainer is the name of the container of a virtual kubelet.
 const kubeletContainer = vkMachinery.ContainerName
 
-// argument returns the value of the last argument with a name: of --name=value, or of --name value. That of --name alone
+// argument returns the value of the last argument with a name: of --name=value, or of --name value. The value of --name alone
 // is "true".
 func argument(args []string, name string) (value string, found bool) {
 	for j, arg := range args {

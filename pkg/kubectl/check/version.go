@@ -33,7 +33,7 @@ func versionOf(tag string) *version.Version {
 	return v
 }
 
-// differs compares an image with the broker's. It returns the state, and what is wrong; "" if both are of one version, or
+// differs compares an image with the broker's. It returns the state and the difference; "" if both are of one version, or
 // one of them is not known. The broker may be one minor version newer than others (docs/releases.md).
 func differs(broker, other string) (State, string) {
 	if broker == "" || other == "" || broker == other {
