@@ -166,3 +166,45 @@ func TestDrainOverHTTP(t *testing.T) {
 		"providercluster.brokering.liqo.io/p1 drained\n", stdout.String())
 	require.Empty(t, stderr.String())
 }
+
+// check only reads, and reviews are the only objects that it sends. The server's clock is compared with the local one.
+func TestCheckOverHTTP(t *testing.T) {
+	asked := map[string]int{}
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked[r.Method+" "+r.URL.Path]++
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Date", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat))
+		switch {
+		case r.Method == http.MethodPost:
+			_, _ = w.Write([]byte(`{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":true}}`))
+		case strings.Contains(r.URL.Path, "/customresourcedefinitions/"), strings.HasSuffix(r.URL.Path, "/liqo-broker"):
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`))
+		default:
+			_, _ = w.Write([]byte(`{"kind":"List","apiVersion":"v1","metadata":{},"items":[]}`))
+		}
+	}))
+	defer server.Close()
+	var stdout, stderr bytes.Buffer
+	args := []string{"check", "--kubeconfig=" + writeKubeconfig(t, server.URL)}
+	require.ErrorContains(t, runAs(t.Context(), plugin.Name, args, &stdout, &stderr), "checks failed")
+	require.Contains(t, stdout.String(), "ahead of the API server's")
+	require.Empty(t, stderr.String())
+	require.Greater(t, asked["POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews"], 10)
+	delete(asked, "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
+	const crds = "GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
+	require.Equal(t, map[string]int{
+		"GET /apis/apps/v1/deployments":                                                  2,
+		crds + "providerclusters.brokering.liqo.io":                                      1,
+		crds + "placementpolicies.brokering.liqo.io":                                     1,
+		crds + "consumerclusters.brokering.liqo.io":                                      1,
+		"GET /api/v1/nodes/liqo-broker":                                                  1,
+		"GET /apis/offloading.liqo.io/v1beta1/virtualnodes":                              1,
+		"GET /apis/offloading.liqo.io/v1beta1/vkoptionstemplates":                        1,
+		"GET /apis/brokering.liqo.io/v1alpha1/providerclusters":                          1,
+		"GET /apis/authentication.liqo.io/v1beta1/identities":                            1,
+		"GET /apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies":          1,
+		"GET /apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings":    1,
+		"GET /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/liqo-broker": 1,
+	}, asked)
+}

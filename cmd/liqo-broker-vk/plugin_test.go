@@ -34,7 +34,7 @@ func TestFailuresForPeopleAreThoseOfKubectl(t *testing.T) {
 			"error: --watch is not supported: use 'kubectl get pods -L brokering.liqo.io/provider -w'",
 		},
 		"a name of another kind":   {"drain pod/p1", `error: "pod/p1" is not the name of a provider: use NAME or providercluster/NAME`},
-		"a provider as a pod":      {"explain providercluster/p1", `error: "providercluster/p1" is not the name of a pod: use NAME or pod/NAME`},
+		"a provider as a pod":      {"explain pcl/p1", `error: "pcl/p1" is not the name of a pod: use NAME or pod/NAME`},
 		"a provider as a consumer": {"enable p1 --consumer pod/c", `error: --consumer: "pod/c" is not the name of a consumer`},
 		"a pod as a provider":      {"get placements --provider pod/a", `error: --provider: "pod/a" is not the name of a provider`},
 		"a bad selector":           {"get providers -l a===b", "error: --selector=a===b: "},
@@ -100,7 +100,8 @@ func TestNamesThatArePrintedAreAccepted(t *testing.T) {
 		"get placements -A --provider providercluster.brokering.liqo.io/provider2 -o name": "pod/web-1\n",
 		"get placements -A --consumer foreigncluster.core.liqo.io/consumer2 -o name":       "pod/train-0\n",
 		"get policies placementpolicy.brokering.liqo.io/cheap -o name":                     "placementpolicy.brokering.liqo.io/cheap\n",
-		"cordon providercluster.brokering.liqo.io/provider1":                               "providercluster.brokering.liqo.io/provider1 cordoned\n",
+		"cordon providercluster.brokering.liqo.io/provider1": "providercluster.brokering.liqo.io/provider1 " +
+			"cordoned\n",
 		"enable --consumer foreigncluster/consumer1 providercluster/provider1": "providercluster.brokering.liqo.io/provider1 " +
 			"already enabled for consumer1\n",
 		"drain --wait=false providercluster/provider1": "providercluster.brokering.liqo.io/provider1 draining\n",

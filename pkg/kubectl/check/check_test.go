@@ -146,7 +146,8 @@ func faults() map[string]struct {
 		},
 		"a CRD that is not established": {
 			func(_ *testing.T, c *cluster) {
-				find[*apiextensionsv1.CustomResourceDefinition](c, "providerclusters.brokering.liqo.io").Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{{
+				crd := find[*apiextensionsv1.CustomResourceDefinition](c, "providerclusters.brokering.liqo.io")
+				crd.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{{
 					Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionFalse, Message: "its name is taken",
 				}}
 			},
