@@ -44,7 +44,7 @@ func quickStart(t *testing.T, answers string, arguments ...string) (output strin
 	t.Helper()
 	directory := t.TempDir()
 	for _, name := range []string{"kubectl", "helm", "liqoctl"} {
-		require.NoError(t, os.WriteFile(filepath.Join(directory, name), []byte(program), 0o755)) //nolint:gosec // It is run.
+		require.NoError(t, os.WriteFile(filepath.Join(directory, name), []byte(program), 0o755))
 	}
 	for _, name := range []string{"b", "p1", "p2", "c"} {
 		require.NoError(t, os.WriteFile(filepath.Join(directory, name+".yaml"), nil, 0o600))
@@ -83,17 +83,19 @@ func TestQuickStart(t *testing.T) {
 	const before = "quickstart.brokering.liqo.io/before"
 	const previous = before + `={"spec":{"createNode":true,"containerImage":"ghcr.io/liqotech/virtual-kubelet:v1.2.0",` +
 		`"extraArgs":["--enable-apiserver-support=true","--certificate-type=aws"]}}`
+	const resources = "--cpu 16 --memory 64Gi --pods 100"
 	require.Equal(t, []string{
 		"kubectl --kubeconfig b.yaml create namespace liqo-broker",
 		"kubectl --kubeconfig b.yaml label namespace liqo-broker pod-security.kubernetes.io/enforce=restricted --overwrite",
 		"helm --kubeconfig b.yaml upgrade --install liqo-broker deploy/chart/liqo-broker-vk -n liqo-broker " +
-			"--set networkManager.service.type=LoadBalancer --set image.repository=r.example.com:5000/x/liqo-broker-vk --set image.tag=v0.2.0",
+			"--set networkManager.service.type=LoadBalancer --set image.repository=r.example.com:5000/x/liqo-broker-vk " +
+			"--set image.tag=v0.2.0",
 		"kubectl --kubeconfig b.yaml -n liqo annotate vkoptionstemplate/virtual-kubelet-default " + previous,
 		"kubectl --kubeconfig b.yaml -n liqo patch vkoptionstemplate/virtual-kubelet-default --type=merge -p " +
 			`{"spec":{"createNode":false,"containerImage":"r.example.com:5000/x/liqo-broker-vk:v0.2.0",` +
 			`"extraArgs":["--broker-node=liqo-broker","--enable-apiserver-support=false","--certificate-type=aws"]}}`,
-		"liqoctl peer --kubeconfig b.yaml --remote-kubeconfig p1.yaml --gw-server-service-type LoadBalancer --cpu 16 --memory 64Gi --pods 100",
-		"liqoctl peer --kubeconfig b.yaml --remote-kubeconfig p2.yaml --gw-server-service-type LoadBalancer --cpu 16 --memory 64Gi --pods 100",
+		"liqoctl peer --kubeconfig b.yaml --remote-kubeconfig p1.yaml --gw-server-service-type LoadBalancer " + resources,
+		"liqoctl peer --kubeconfig b.yaml --remote-kubeconfig p2.yaml --gw-server-service-type LoadBalancer " + resources,
 		"kubectl --kubeconfig c.yaml -n liqo annotate vkoptionstemplate/virtual-kubelet-default " + previous,
 		"kubectl --kubeconfig c.yaml -n liqo patch vkoptionstemplate/virtual-kubelet-default --type=merge -p " +
 			`{"spec":{"containerImage":"r.example.com:5000/x/liqo-broker-vk:v0.2.0","extraArgs":["--enable-apiserver-support=true",` +
@@ -104,13 +106,15 @@ func TestQuickStart(t *testing.T) {
 		"kubectl --kubeconfig c.yaml create clusterrolebinding liqo-broker-vk-addresses-liqo-tenant-b-b " +
 			"--clusterrole=liqo-broker-vk-addresses --serviceaccount=liqo-tenant-b:b",
 		"liqoctl peer --kubeconfig c.yaml --remote-kubeconfig b.yaml --gw-server-service-type LoadBalancer --resource-slice-class broker " +
-			"--cpu 16 --memory 64Gi --pods 100",
+			resources,
 		"kubectl --kubeconfig c.yaml create namespace liqo-broker-quickstart",
 		"liqoctl offload namespace liqo-broker-quickstart --kubeconfig c.yaml --pod-offloading-strategy Remote",
 		"kubectl --kubeconfig c.yaml -n liqo-broker-quickstart create deployment web --image=nginx --replicas=3",
 	}, changes)
 	require.Contains(t, output, "https://127.0.0.1:8000/")
-	for _, file := range []string{"deploy/chart/liqo-broker-vk", "deploy/virtual-kubelet-auth.yaml", "deploy/virtual-kubelet-addresses.yaml"} {
+	for _, file := range []string{
+		"deploy/chart/liqo-broker-vk", "deploy/virtual-kubelet-auth.yaml", "deploy/virtual-kubelet-addresses.yaml",
+	} {
 		_, err := os.Stat(filepath.Join("..", file))
 		require.NoError(t, err)
 	}
@@ -150,9 +154,10 @@ func TestQuickStartThatChangesNothing(t *testing.T) {
 		fails     bool
 	}{
 		"without consent": {"", all(image()...), "nothing was changed", true},
-		"a dry run":       {"", all(append(image(), "--dry-run")...), "+ liqoctl peer --kubeconfig b.yaml --remote-kubeconfig p2.yaml", false},
+		"a dry run":       {"", all(append(image(), "--dry-run")...), "+ liqoctl peer --kubeconfig b.yaml", false},
 		"a dry run of the removal": {
-			"annotations=>{}\nlist -n=>liqo-broker", all("--remove", "--dry-run"), "+ helm --kubeconfig b.yaml uninstall liqo-broker", false,
+			"annotations=>{}\nlist -n=>liqo-broker", all("--remove", "--dry-run"),
+			"+ helm --kubeconfig b.yaml uninstall liqo-broker", false,
 		},
 		"no broker":        {"", []string{"--provider", "p1.yaml", "--consumer", "c.yaml"}, "--broker is missing", true},
 		"no provider":      {"", []string{"--broker", "b.yaml", "--consumer", "c.yaml"}, "--provider is missing", true},
@@ -166,10 +171,10 @@ func TestQuickStartThatChangesNothing(t *testing.T) {
 		"another type":     {"", all("--service-type", "ClusterIP"), "--service-type=ClusterIP: use LoadBalancer or NodePort", true},
 		"no file":          {"", all("--broker", "no.yaml", "--image", "r/x:1"), "no.yaml: the file cannot be read", true},
 		"no answer":        {"c.yaml get --raw /readyz=>FAIL", all(image()...), "--consumer c.yaml: its API server does not answer", true},
-		"no Liqo":          {"p2.yaml -n liqo get deployment=>FAIL", all(image()...), "--provider p2.yaml: Liqo is not installed there", true},
+		"no Liqo":          {"p2.yaml -n liqo get deployment=>FAIL", all(image()...), "p2.yaml: Liqo is not installed there", true},
 		"no rights":        {"b.yaml auth can-i=>no", all(image()...), "--broker b.yaml: this identity may not do everything", true},
 		"no id":            {"p1.yaml get configmaps=>", all(image()...), "--provider p1.yaml: Liqo has no cluster id there", true},
-		"one id for two":   {"p2.yaml get configmaps=>p1", all(image()...), "--provider p2.yaml: the cluster id p1 is another cluster's", true},
+		"one id for two":   {"p2.yaml get configmaps=>p1", all(image()...), "p2.yaml: the cluster id p1 is another cluster's", true},
 		"an old cluster":   {"get validatingadmissionpolicies=>FAIL", all(image()...), "upgrade Kubernetes to 1.30", true},
 		"another broker":   {"get deployments -A=>other", all(image()...), "another broker is installed in the namespace other", true},
 		"existing peering": {"get virtualnodes=>true", all(image()...), "1 VirtualNodes have a Node of their own", true},

@@ -47,7 +47,11 @@ func (i *installation) checkDeployment(name string, d *appsv1.Deployment) Check 
 		nameLabel, d.Labels[nameLabel], componentLabel, d.Labels[componentLabel])
 	switch {
 	case wanted == 0:
-		return fail(name, state, fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=2", d.Namespace, d.Name))
+		replicas := 2
+		if name == "broker" && i.ledgerClaim() != "" {
+			replicas = 1 // One pod can use the volume.
+		}
+		return fail(name, state, fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=%d", d.Namespace, d.Name, replicas))
 	case d.Status.ReadyReplicas == 0:
 		return fail(name, state, pods)
 	case d.Status.ReadyReplicas < wanted:
@@ -71,10 +75,19 @@ func (i *installation) checkVersion(broker *appsv1.Deployment) Check {
 		return ok(name, "the broker and this program are "+tag)
 	case theirs.LessThan(ours):
 		return warn(name, fmt.Sprintf("the broker is %s, older than this program, %s", tag, i.Version),
-			fmt.Sprintf("kubectl -n %s get deployment %s -o wide", broker.Namespace, broker.Name))
+			i.upgradeBroker(broker))
 	}
 	return warn(name, fmt.Sprintf("this program is %s, older than the broker, %s", i.Version, tag),
 		"kubectl krew upgrade liqo-broker")
+}
+
+// upgradeBroker returns the command that gives the broker the version of this program.
+func (i *installation) upgradeBroker(broker *appsv1.Deployment) string {
+	if isRelease(broker) {
+		return i.apply("") + " --set image.digest=,image.tag=" + i.Version
+	}
+	return fmt.Sprintf("kubectl -n %s set image deployment/%s broker=%s:%s", broker.Namespace, broker.Name,
+		parseImage(i.image()).repository, i.Version)
 }
 
 // checkNode checks the broker's Node and its lease.
@@ -275,9 +288,14 @@ func (i *installation) checkClocks() []Check {
 		return []Check{warn(name, fmt.Sprintf("the clock of this machine is %s %s the API server's: ages and certificates are judged by it",
 			ahead.Abs().Round(time.Second), direction), "timedatectl set-ntp true")}
 	}
-	checks := i.unread(name, leases)
-	if checks != nil || i.lease == nil || i.lease.Spec.RenewTime == nil {
-		return checks // The lease is checked with the node.
+	if checks := i.unread(name, leases); checks != nil {
+		return checks
+	}
+	if i.lease == nil || i.lease.Spec.RenewTime == nil {
+		if !known {
+			return nil
+		}
+		return []Check{ok(name, "the clock of this machine agrees with the API server's")}
 	}
 	age := i.now.Sub(i.lease.Spec.RenewTime.Time).Round(time.Second)
 	duration := time.Duration(ptr.Deref(i.lease.Spec.LeaseDurationSeconds, 40)) * time.Second

@@ -208,6 +208,13 @@ func faults() map[string]struct {
 			},
 			"broker", Fail, "0 replicas", "kubectl -n liqo-broker scale deployment liqo-broker --replicas=2",
 		},
+		"a broker with a ledger, without replicas": {
+			func(_ *testing.T, c *cluster) {
+				c.ledger("/var/lib/liqo-broker/ledger.db", ptr.To(corev1.ClaimBound))
+				find[*appsv1.Deployment](c, "liqo-broker").Spec.Replicas = ptr.To(int32(0))
+			},
+			"broker", Fail, "0 replicas", "--replicas=1",
+		},
 		"a broker that is down": {
 			func(_ *testing.T, c *cluster) { find[*appsv1.Deployment](c, "liqo-broker").Status.ReadyReplicas = 0 },
 			"broker", Fail, "0/2 replicas", "kubectl -n liqo-broker describe pods",
@@ -226,7 +233,17 @@ func faults() map[string]struct {
 		},
 		"a newer program": {
 			func(_ *testing.T, c *cluster) { c.version = "v0.3.0"; c.release("v0.2.0", "v0.2.0") },
-			"version", Warn, "the broker is v0.2.0, older than this program, v0.3.0", "kubectl -n liqo-broker get deployment",
+			"version", Warn, "the broker is v0.2.0, older than this program, v0.3.0",
+			"kubectl -n liqo-broker set image deployment/liqo-broker broker=liqo-broker-vk:v0.3.0",
+		},
+		"a newer program than the chart's": {
+			func(_ *testing.T, c *cluster) {
+				c.version = "v0.3.0"
+				c.release("v0.2.0", "v0.2.0")
+				find[*appsv1.Deployment](c, "liqo-broker").Annotations = map[string]string{releaseName: "r", releaseNamespace: "ns"}
+			},
+			"version", Warn, "older than this program", "helm upgrade r deploy/chart/liqo-broker-vk --namespace ns " +
+				"--reset-then-reuse-values --set image.digest=,image.tag=v0.3.0",
 		},
 		"no node": {
 			func(_ *testing.T, c *cluster) { remove[*corev1.Node](c) },
@@ -291,6 +308,12 @@ func faults() map[string]struct {
 				c.kubelet().Args = append(c.kubelet().Args, "--enable-apiserver-support")
 			},
 			"virtual-kubelet/liqo-tenant-p1/p1", Fail, "--enable-apiserver-support is true", "delete virtualnode p1",
+		},
+		"a VirtualNode with its own Node": {
+			func(_ *testing.T, c *cluster) {
+				find[*offloadingv1beta1.VirtualNode](c, "p1").Spec.CreateNode = ptr.To(true)
+			},
+			"virtual-kubelet/liqo-tenant-p1/p1", Fail, "it has a Node of its own", "kubectl -n liqo-tenant-p1 delete virtualnode p1",
 		},
 		"a VirtualNode without a Deployment": {
 			func(_ *testing.T, c *cluster) { find[*offloadingv1beta1.VirtualNode](c, "p1").Spec.Template = nil },
@@ -540,6 +563,14 @@ func TestPartsThatAreNotInstalledAreNotChecked(t *testing.T) {
 	}
 }
 
+func TestClocksWithoutALease(t *testing.T) {
+	c := complete(t)
+	remove[*coordinationv1.Lease](c)
+	report, err := c.run(t)
+	require.NoError(t, err)
+	require.Equal(t, "the clock of this machine agrees with the API server's", checkOf(report, "clocks").Message)
+}
+
 func TestParts(t *testing.T) {
 	c := complete(t)
 	c.ledger("/var/lib/liqo-broker/ledger.db", ptr.To(corev1.ClaimBound))
@@ -659,6 +690,8 @@ func TestDifferences(t *testing.T) {
 		"one image":         {"r/a:v0.2.0", "r/a:v0.2.0", OK},
 		"a mirror":          {"r/a:v0.2.0", "mirror/a:v0.2.0", OK},
 		"one digest":        {"r/a@sha256:1", "mirror:5000/b:x@sha256:1", OK},
+		"a digest, a tag":   {"r/a@sha256:1", "r/a:v0.2.0", OK},
+		"of two names":      {"r/a@sha256:1", "r/b:v0.2.0", Warn},
 		"another digest":    {"r/a@sha256:1", "r/a@sha256:2", Warn},
 		"a patch older":     {"r/a:v0.2.1", "r/a:v0.2.0", Warn},
 		"a minor older":     {"r/a:v0.2.0", "r/a:v0.1.9", Warn},

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
@@ -15,12 +16,21 @@ import (
 
 // apply returns the command that installs a file of a clone of the repository again, or the chart that has it.
 func (i *installation) apply(file string) string {
-	if broker := i.broker(); broker != nil && broker.Annotations["meta.helm.sh/release-name"] != "" {
+	if broker := i.broker(); broker != nil && isRelease(broker) {
 		return fmt.Sprintf("helm upgrade %s deploy/chart/liqo-broker-vk --namespace %s --reset-then-reuse-values",
-			broker.Annotations["meta.helm.sh/release-name"], broker.Annotations["meta.helm.sh/release-namespace"])
+			broker.Annotations[releaseName], broker.Annotations[releaseNamespace])
 	}
 	return "kubectl apply --server-side --force-conflicts -f deploy/" + file
 }
+
+// Annotations of Helm on the objects of a release.
+const (
+	releaseName      = "meta.helm.sh/release-name"
+	releaseNamespace = "meta.helm.sh/release-namespace"
+)
+
+// isRelease reports whether Helm installed the broker.
+func isRelease(broker *appsv1.Deployment) bool { return broker.Annotations[releaseName] != "" }
 
 // kind is a kind of ours: the name of its CRD, and its Go type.
 type kind struct {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/utils/ptr"
+
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 )
 
@@ -109,12 +111,17 @@ func (i *installation) checkVirtualKubelets() []Check {
 		}
 		image, args := imageOf(spec, kubeletContainer), argumentsOf(spec, kubeletContainer)
 		state, problems := i.checkKubelet(image, args)
+		_, others := i.checkKubelet(i.image(), args)
+		if ptr.Deref(vn.Spec.CreateNode, false) {
+			const own = "it has a Node of its own (createNode)"
+			state, problems, others = Fail, append(problems, own), append(others, own)
+		}
 		if len(problems) == 0 {
 			checks = append(checks, ok(name, "image "+image))
 			continue
 		}
 		remedy := fmt.Sprintf("kubectl -n %s delete virtualnode %s", vn.Namespace, vn.Name)
-		if _, others := i.checkKubelet(i.image(), args); len(others) == 0 { // The image is the only problem.
+		if len(others) == 0 { // The image is the only problem.
 			remedy = i.patchImage(vn)
 		}
 		checks = append(checks, Check{Name: name, State: state, Message: strings.Join(problems, "; "), Remedy: remedy})

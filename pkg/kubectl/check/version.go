@@ -43,6 +43,9 @@ func differs(broker, other string) (State, string) {
 	if b.digest != "" && b.digest == o.digest {
 		return OK, "" // A mirror.
 	}
+	if b.repository == o.repository && (b.tag == "" || o.tag == "") && (b.digest == "" || o.digest == "") {
+		return OK, "" // One has a digest and the other a tag: Liqo's chart has no digests.
+	}
 	bv, ov := versionOf(b.tag), versionOf(o.tag)
 	switch {
 	case bv == nil || ov == nil || b.base() != o.base():
