@@ -21,7 +21,8 @@ Installs the broker, peers it with the providers, peers the consumer with it, an
   --remove                   unpeer, remove the broker, and restore the options of Liqo's virtual kubelets
   --yes                      do not ask before the first change
 
-All clusters need Liqo v1.2, and must reach each other (docs/install.md). kubectl, helm and liqoctl must be in the PATH.
+All clusters need Liqo v1.2, and must reach each other (docs/install.md). kubectl (1.31 or later), helm and
+liqoctl must be in the PATH.
 END
 }
 

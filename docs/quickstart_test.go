@@ -15,7 +15,7 @@ import (
 // program stands for kubectl, helm and liqoctl: it records its arguments, and answers reads as clusters with Liqo do. The
 // environment variable ANSWERS has lines "PATTERN=ANSWER" that come first; the answer FAIL is an error.
 const program = `#!/bin/bash
-line="$(basename "$0") $*"
+line="${0##*/} $*"
 printf '%s\n' "$line" >> "$CALLS"
 while IFS= read -r answer; do
   [ -n "$answer" ] || continue
@@ -25,7 +25,7 @@ while IFS= read -r answer; do
     exit 0
   fi
 done <<< "$ANSWERS"
-cluster=$(basename "$2" .yaml)
+cluster=${2##*/} cluster=${cluster%.yaml}
 case $line in
   *'clusterid-configmap'*) printf '%s' "$cluster" ;;
   *'auth can-i'*) echo yes ;;
