@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -67,6 +68,7 @@ func newFederation(t *testing.T) *federation {
 	)
 	objects = append(objects, f.installation(t)...)
 	objects = append(objects, f.policies()...)
+	objects = append(objects, f.shares()...)
 	f.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
 			if pod, ok := o.(*corev1.Pod); ok {
@@ -100,6 +102,26 @@ func (f *federation) policies() []client.Object {
 	cheap.Name = "cheap"
 	cheap.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PolicyValid, Status: metav1.ConditionTrue}}
 	return []client.Object{cheap}
+}
+
+// shares returns the ConsumerClusters: consumer2 has borrowed from consumer1.
+func (f *federation) shares() []client.Object {
+	cpu := func(amount string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(amount)}
+	}
+	first := &v1alpha1.ConsumerCluster{ObjectMeta: f.created(), Spec: v1alpha1.ConsumerClusterSpec{
+		Weight: ptr.To[int32](2), Guaranteed: cpu("16"),
+	}}
+	first.Name = "consumer1"
+	first.Status = v1alpha1.ConsumerClusterStatus{
+		Guaranteed: cpu("16"), Granted: cpu("8"), Used: cpu("2"), Lent: cpu("8"), Share: "0.000", Pods: 3,
+	}
+	second := &v1alpha1.ConsumerCluster{ObjectMeta: f.created()}
+	second.Name = "consumer2"
+	second.Status = v1alpha1.ConsumerClusterStatus{
+		Granted: cpu("20"), Used: cpu("7"), Borrowed: cpu("20"), Share: "0.250", DominantResource: corev1.ResourceCPU, Pods: 1,
+	}
+	return []client.Object{first, second}
 }
 
 func (f *federation) created() metav1.ObjectMeta {

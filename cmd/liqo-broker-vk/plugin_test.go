@@ -23,11 +23,12 @@ func TestFailuresForPeopleAreThoseOfKubectl(t *testing.T) {
 		"an unknown command":  {"nope", `error: unknown command "nope" for "kubectl broker" (see 'kubectl broker --help')`},
 		"a misspelt command":  {"drian provider1", `: did you mean drain? (see 'kubectl broker --help')`},
 		"an unknown flag":     {"get providers --nope", "error: unknown flag: --nope (see 'kubectl broker get providers --help')"},
-		"an unknown resource": {"get nodes", `error: unknown resource "nodes": use providers, placements or policies`},
-		"no resource":         {"get", "error: no resource: use providers, placements or policies"},
+		"an unknown resource": {"get nodes", `error: unknown resource "nodes": use providers, placements, policies or consumers`},
+		"no resource":         {"get", "error: no resource: use providers, placements, policies or consumers"},
 		"no provider":         {"drain", "error: name at least one provider (see 'kubectl broker drain --help')"},
 		"no pod":              {"explain", "error: name one pod, not 0 (see 'kubectl broker explain --help')"},
 		"watching providers":  {"get providers -w", "error: --watch is not supported: use 'kubectl get providerclusters -w'"},
+		"watching consumers":  {"get ccl -w", "error: --watch is not supported: use 'kubectl get consumerclusters -w'"},
 		"watching policies":   {"get pp -w", "error: --watch is not supported: use 'kubectl get placementpolicies -w'"},
 		"watching placements": {
 			"get placements --watch",
@@ -99,6 +100,7 @@ func TestNamesThatArePrintedAreAccepted(t *testing.T) {
 		"get placements -n shop-consumer1 pod/web-0 -o name":                               "pod/web-0\n",
 		"get placements -A --provider providercluster.brokering.liqo.io/provider2 -o name": "pod/web-1\n",
 		"get placements -A --consumer foreigncluster.core.liqo.io/consumer2 -o name":       "pod/train-0\n",
+		"get consumers consumercluster/consumer1 -o name":                                  "consumercluster.brokering.liqo.io/consumer1\n",
 		"get policies placementpolicy.brokering.liqo.io/cheap -o name":                     "placementpolicy.brokering.liqo.io/cheap\n",
 		"cordon providercluster.brokering.liqo.io/provider1": "providercluster.brokering.liqo.io/provider1 " +
 			"cordoned\n",
@@ -176,6 +178,7 @@ func TestCompletion(t *testing.T) {
 	kubeconfig := writeKubeconfig(t, "http://127.0.0.1:1")
 	for line, want := range map[string][]string{
 		"get pr":                                   {"providers"},
+		"get consumers c":                          {"consumer1", "consumer2"},
 		"get policies c":                           {"cheap"},
 		"get providers ":                           {"provider1", "provider2", "provider3"},
 		"get pcl ":                                 {"provider1", "provider2", "provider3"},

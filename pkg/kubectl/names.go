@@ -40,6 +40,11 @@ func Consumers() Kind {
 	return Kind{"consumer", liqov1beta1.GroupVersion.Group, []string{"foreigncluster", "foreignclusters"}}
 }
 
+// ConsumerClusters are ConsumerClusters, which have the ids of consumers as names.
+func ConsumerClusters() Kind {
+	return Kind{"consumer", v1alpha1.GroupVersion().Group, []string{"consumercluster", "consumerclusters", "ccl"}}
+}
+
 // Pods are pods.
 func Pods() Kind { return Kind{"pod", "", []string{"pod", "pods", "po"}} }
 
@@ -86,6 +91,13 @@ func (s *Session) ProviderNames(ctx context.Context) ([]string, error) {
 func (s *Session) PolicyNames(ctx context.Context) ([]string, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind("PlacementPolicyList"))
+	return s.names(ctx, list)
+}
+
+// ConsumerClusterNames returns the names of the ConsumerClusters.
+func (s *Session) ConsumerClusterNames(ctx context.Context) ([]string, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind("ConsumerClusterList"))
 	return s.names(ctx, list)
 }
 

@@ -53,6 +53,11 @@ func TestRights(t *testing.T) {
 			"get PlacementPolicy",
 			"get",
 		},
+		"get consumers": {
+			func(ctx context.Context, s *Session) error { return s.GetConsumers(ctx, Query{}) },
+			"list ConsumerCluster",
+			"get",
+		},
 		"get placements": {
 			func(ctx context.Context, s *Session) error { return s.GetPlacements(ctx, Query{Node: "broker"}) },
 			"get Namespace, list Pod",

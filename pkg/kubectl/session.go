@@ -123,7 +123,7 @@ func NewMapper() meta.RESTMapper {
 		scope meta.RESTScope
 		kinds []string
 	}{
-		{v1alpha1.GroupVersion(), meta.RESTScopeRoot, []string{"ProviderCluster", "PlacementPolicy"}},
+		{v1alpha1.GroupVersion(), meta.RESTScopeRoot, []string{"ProviderCluster", "PlacementPolicy", "ConsumerCluster"}},
 		{corev1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"Namespace", "Node", "PersistentVolume"}},
 		{corev1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Pod", "PersistentVolumeClaim", "Service"}},
 		{appsv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Deployment"}},

@@ -58,16 +58,16 @@ func (p Plugin) newGetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "get",
 		Example: "  # The providers\n  {} get providers\n\n  # The pods of all consumers\n  {} get placements -A\n\n" +
-			"  # The policies\n  {} get policies",
-		Short: "Show provider clusters, the placements of pods, or policies",
+			"  # The policies\n  {} get policies\n\n  # The shares of consumers\n  {} get consumers",
+		Short: "Show provider clusters, the placements of pods, policies, or consumers",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return fmt.Errorf("unknown resource %q: use providers, placements or policies", args[0])
+				return fmt.Errorf("unknown resource %q: use providers, placements, policies or consumers", args[0])
 			}
 			return nil
 		},
 		RunE: func(*cobra.Command, []string) error {
-			return errors.New("no resource: use providers, placements or policies")
+			return errors.New("no resource: use providers, placements, policies or consumers")
 		},
 	}
 	f := cmd.PersistentFlags()
@@ -78,7 +78,7 @@ func (p Plugin) newGetCommand() *cobra.Command {
 	f.BoolVarP(&o.watch, "watch", "w", false, "Not supported")
 	_ = f.MarkHidden("watch") // It fails for a flag that does not exist.
 	o.install(f)
-	cmd.AddCommand(p.newGetProvidersCommand(o), p.newGetPlacementsCommand(o), p.newGetPoliciesCommand(o))
+	cmd.AddCommand(p.newGetProvidersCommand(o), p.newGetPlacementsCommand(o), p.newGetPoliciesCommand(o), p.newGetConsumersCommand(o))
 	p.completeConnection(cmd, &o.Connection)
 	complete(cmd, "output", cobra.FixedCompletions(kubectl.Outputs(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -136,5 +136,20 @@ func (p Plugin) newGetPoliciesCommand(o *getOptions) *cobra.Command {
 			"  # One policy, with all fields\n  {} get policies cheap -o yaml",
 		RunE:              o.run(p, kubectl.Policies(), (*kubectl.Session).GetPolicies, "kubectl get placementpolicies -w"),
 		ValidArgsFunction: p.suggest(&o.Connection, (*kubectl.Session).PolicyNames),
+	}
+}
+
+func (p Plugin) newGetConsumersCommand(o *getOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:     "consumers [NAME...]",
+		Aliases: []string{"consumer", "consumercluster", "consumerclusters", "ccl"},
+		Short:   "Show the shares of consumers",
+		Long: "consumers shows the ConsumerClusters: the weight and the share of each consumer, its pods, and how much of its grant\n" +
+			"they request. With -o wide it also shows its guarantee and its limits, and the resources that it has borrowed, has lent,\n" +
+			"or has to return.",
+		Example: "  # All consumers, with guarantees and loans\n  {} get consumers -o wide\n\n" +
+			"  # One consumer, with all fields\n  {} get consumers consumer1 -o yaml",
+		RunE:              o.run(p, kubectl.ConsumerClusters(), (*kubectl.Session).GetConsumers, "kubectl get consumerclusters -w"),
+		ValidArgsFunction: p.suggest(&o.Connection, (*kubectl.Session).ConsumerClusterNames),
 	}
 }
