@@ -231,6 +231,11 @@ const ReasonBeyondGrant = "BeyondGrant"
 // first.
 const ReasonHeld = "WaitsForShare"
 
+// IsOfConsumer reports whether a reason of ConditionAssigned is about the pod's consumer, and not about providers.
+func IsOfConsumer(reason string) bool {
+	return reason == ReasonBeyondGrant || reason == ReasonBudgetUsed || reason == ReasonHeld
+}
+
 // ConditionRefusedPrefix and the name of a VirtualNode form the type of a pod condition. With it the virtual kubelet of
 // that VirtualNode reports to the broker that its provider cluster rejects the pod (pkg/refusal).
 const ConditionRefusedPrefix = "refused.brokering.liqo.io/"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/aggregator/share"
 	"github.com/capacitorset/liqo-broker-vk/pkg/fairshare"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
@@ -46,7 +48,7 @@ type usage struct {
 	granted, used, reclaimed map[string]resources.Amounts
 }
 
-// usedBy adds up the requests of the pods of each consumer.
+// usedBy adds up the amounts of all users of each consumer.
 func usedBy(running map[scheduler.Account]resources.Amounts) map[string]resources.Amounts {
 	by := map[string]resources.Amounts{}
 	for of, amounts := range running {
@@ -62,6 +64,36 @@ func grantedTo(pending []*pendingOffer) map[string]resources.Amounts {
 		by[s.Consumer] = sumOf(by[s.Consumer], s.has)
 	}
 	return by
+}
+
+// reclaim returns, by consumer, the amounts in use beyond the grants that others have a right to and lack, and announces them
+// by user. gone are the slices that are gone, and movable has the requests of the pods that can leave.
+func (r *reconciler) reclaim(rules *share.Rules, entitled map[string]resources.Amounts, now *usage, pending []*pendingOffer,
+	gone []share.Slice, candidates []candidate, movable map[scheduler.Account]resources.Amounts,
+) map[string]resources.Amounts {
+	free, excess := maps.Clone(now.total), []share.Excess(nil)
+	add := func(of scheduler.Account, s *share.Slice, has resources.Amounts) {
+		beyond := s.Running.Excess(has)
+		free.Sub(has)
+		free.Sub(beyond)
+		// Pods without a known user may count in any slice of their consumer.
+		can := sumOf(movable[of], movable[scheduler.Account{Consumer: of.Consumer}])
+		excess = append(excess, share.Excess{Account: of, Amounts: beyond.Min(can)})
+	}
+	for i, s := range pending {
+		add(candidates[i].user, s.Slice, s.has)
+	}
+	for i := range gone {
+		add(scheduler.Account{Consumer: gone[i].Consumer, Creator: gone[i].Name.Name}, &gone[i], nil)
+	}
+	reclaimed := map[scheduler.Account]resources.Amounts{}
+	if r.cfg.Guard.Missing() == "" { // Nothing would be granted.
+		reclaimed = share.Reclaimed(now.total, rules.Lacking(entitled, now.granted, free), excess)
+	}
+	if r.cfg.Reclaim != nil {
+		r.cfg.Reclaim(reclaimed)
+	}
+	return usedBy(reclaimed)
 }
 
 // report writes the status of the ConsumerClusters that has changed.

@@ -57,9 +57,9 @@ type Config struct {
 	Providers labels.Selector
 	// Interval is the least time between an offer and the next larger one to the same slice.
 	Interval time.Duration
-	// Reclaim is told, after each decision, by consumer which amounts its pods use beyond its grants that others have a
-	// right to and lack; nil is told nothing.
-	Reclaim func(map[string]resources.Amounts)
+	// Reclaim is told, after each decision, by user of a slice which amounts its pods use beyond the grant that others
+	// have a right to and lack; nil is told nothing.
+	Reclaim func(map[scheduler.Account]resources.Amounts)
 	// ReclaimAfter is how long pods run beyond the grants of their consumer meanwhile (state.Config).
 	ReclaimAfter time.Duration
 	// Guard must be complete before a grant is made or increased; nil is not required.
@@ -150,9 +150,14 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	running, err := r.running(ctx)
+	use, err := r.running(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	running := use.all
+	if shares != nil {
+		// Pods at no provider take nothing from others: the grant of their consumer bounds them when they are assigned.
+		running = use.placed
 	}
 
 	// 2. The offers are decided.
@@ -208,14 +213,14 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	r.requested = requested
 
 	// 5. The amounts that consumers have and use are reported. No event says that pods have come or gone.
-	usage := &usage{total: total, granted: grantedTo(pending), used: usedBy(running)}
-	usage.reclaimed = share.Reclaimed(total, decision.Entitled, usage.granted, usage.used)
-	if r.cfg.Reclaim != nil {
-		r.cfg.Reclaim(usage.reclaimed)
-	}
+	amounts := &usage{total: total, granted: grantedTo(pending), used: usedBy(use.all)}
+	amounts.reclaimed = r.reclaim(&rules, decision.Entitled, amounts, pending, requests[len(candidates):], candidates, use.movable)
 	if len(consumers) > 0 {
 		w.requeueAfter(r.cfg.Interval)
-		w.failures = append(w.failures, r.report(ctx, consumers, usage))
+		if err := r.report(ctx, consumers, amounts); err != nil { // Nothing depends on it.
+			ctrl.LoggerFrom(ctx).Error(err, "Cannot report the shares of consumers, trying again")
+			w.requeueAfter(afterConflict)
+		}
 	}
 	return ctrl.Result{RequeueAfter: w.after}, errors.Join(w.failures...)
 }

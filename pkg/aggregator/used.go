@@ -19,10 +19,17 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
-// running returns the requests of consumers' pods that have not ended, by the user that created them. The name of an
-// unknown user is empty. A consumer that deletes a ResourceSlice, or lowers its request, keeps its pods: Liqo removes
-// or lowers the quota, and no pod.
-func (r *reconciler) running(ctx context.Context) (map[scheduler.Account]resources.Amounts, error) {
+// use has the requests of consumers' pods that have not ended, by the user that created them. The name of an unknown user
+// is empty.
+type use struct {
+	// all are the requests of all pods, placed of those that are at a provider, movable of those that may leave it for
+	// others: they have no volumes of claims, and are not being deleted.
+	all, placed, movable map[scheduler.Account]resources.Amounts
+}
+
+// running returns the use of consumers. A consumer that deletes a ResourceSlice, or lowers its request, keeps its pods:
+// Liqo removes or lowers the quota, and no pod.
+func (r *reconciler) running(ctx context.Context) (*use, error) {
 	var namespaces corev1.NamespaceList
 	if err := r.client.List(ctx, &namespaces, client.HasLabels{consts.RemoteClusterID}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("namespaces of consumers: %w", err)
@@ -31,7 +38,16 @@ func (r *reconciler) running(ctx context.Context) (map[scheduler.Account]resourc
 	for i := range namespaces.Items {
 		consumers[namespaces.Items[i].Name] = placement.ConsumerOf(&namespaces.Items[i])
 	}
-	by := map[scheduler.Account]resources.Amounts{}
+	by := &use{
+		all: map[scheduler.Account]resources.Amounts{}, placed: map[scheduler.Account]resources.Amounts{},
+		movable: map[scheduler.Account]resources.Amounts{},
+	}
+	add := func(sums map[scheduler.Account]resources.Amounts, of scheduler.Account, requests resources.Amounts) {
+		if sums[of] == nil {
+			sums[of] = resources.Amounts{}
+		}
+		sums[of].Add(requests)
+	}
 	count := func(pod *corev1.Pod) {
 		of := scheduler.Account{Consumer: consumers[pod.Namespace], Creator: pod.Labels[consts.CreatorLabelKey]}
 		if of.Consumer == "" || placement.Terminal(pod) {
@@ -40,10 +56,15 @@ func (r *reconciler) running(ctx context.Context) (map[scheduler.Account]resourc
 		if placement.Reclaimed(pod) && placement.PlaceOf(pod) == (scheduler.Place{}) {
 			return // It has left its provider for others, and waits for the grant.
 		}
-		if by[of] == nil {
-			by[of] = resources.Amounts{}
+		requests := resources.PodRequests(&pod.Spec)
+		add(by.all, of, requests)
+		if placement.PlaceOf(pod) == (scheduler.Place{}) {
+			return
 		}
-		by[of].Add(resources.PodRequests(&pod.Spec))
+		add(by.placed, of, requests)
+		if len(placement.ClaimsOf(pod)) == 0 && pod.DeletionTimestamp == nil {
+			add(by.movable, of, requests)
+		}
 	}
 	counted := sets.New[types.UID]()
 	each := func(pods *corev1.PodList) {

@@ -141,7 +141,7 @@ func (e *Explainer) explain(ctx context.Context, out *Explanation, pod *corev1.P
 	decision, providers := s.Decide(now, decided, asked.Policy)
 	out.fill(now, &decision, decided, providers, asked.Policy)
 	why := placement.Condition(pod, v1alpha1.ConditionAssigned)
-	if out.AssignedTo == "" && why != nil && (why.Reason == v1alpha1.ReasonBeyondGrant || why.Reason == v1alpha1.ReasonBudgetUsed) {
+	if out.AssignedTo == "" && why != nil && v1alpha1.IsOfConsumer(why.Reason) {
 		out.Message += "; waiting: " + why.Message
 	}
 	if tried := backoff.Of(pod).Describe(e.now()); tried != "" {

@@ -35,8 +35,9 @@ type Claim struct {
 	Terms
 
 	Consumer string
-	// Wants are the amounts it would accept at most.
-	Wants resources.Amounts
+	// Wants are the amounts it would accept at most, Has those that it has now: of two that would get the same last unit,
+	// the one that has more keeps it.
+	Wants, Has resources.Amounts
 }
 
 // Divide divides each resource of total among the claims, and returns the part of each consumer, with an amount for each
@@ -67,8 +68,8 @@ func divide(total int64, name corev1.ResourceName, claims []Claim) []int64 {
 	for i := range claims {
 		c := &claims[i]
 		wants, weight := max(0, c.Wants[name]), max(0, c.Guaranteed[name])
-		guaranteed[i] = want{amount: min(wants, weight), weight: weight, of: c.Consumer}
-		beyond[i] = want{amount: wants - guaranteed[i].amount, weight: c.weight(), of: c.Consumer}
+		guaranteed[i] = want{amount: min(wants, weight), weight: weight, has: c.Has[name], of: c.Consumer}
+		beyond[i] = want{amount: wants - guaranteed[i].amount, weight: c.weight(), has: c.Has[name], of: c.Consumer}
 		promised = resources.Sum(promised, guaranteed[i].amount)
 	}
 	if promised > total {
@@ -81,42 +82,69 @@ func divide(total int64, name corev1.ResourceName, claims []Claim) []int64 {
 	return parts
 }
 
-// want is an amount of one resource that a consumer may get, and its weight.
+// want is an amount of one resource that a consumer may get, its weight, and how much the consumer has.
 type want struct {
-	amount, weight int64
-	of             string
+	amount, weight, has int64
+	of                  string
 }
 
 // fill divides a total among the wants by weight: everything, unless less is wanted. Those that lack least for their
-// weight are satisfied first, and leave the rest to the others.
+// weight are satisfied, and leave the rest to the others, which get equal parts for their weights. A unit is not split: the
+// units that are left go to the largest fractions, of equal ones to a consumer that has the resource already.
 func fill(total int64, wants []want) []int64 {
-	parts, order, weights := make([]int64, len(wants)), make([]int, 0, len(wants)), int64(0)
+	parts, order := make([]int64, len(wants)), make([]int, 0, len(wants))
+	weight, weights := weightsOf(wants), int64(0)
 	for i := range wants {
 		if wants[i].amount > 0 {
 			order = append(order, i)
-			weights = resources.Sum(weights, wants[i].weight)
+			weights += weight[i]
 		}
 	}
 	slices.SortFunc(order, func(x, y int) int {
-		return cmp.Or(compareProducts(wants[x].amount, wants[y].weight, wants[y].amount, wants[x].weight),
-			strings.Compare(wants[x].of, wants[y].of))
+		return cmp.Or(compareProducts(wants[x].amount, weight[y], wants[y].amount, weight[x]), strings.Compare(wants[x].of, wants[y].of))
 	})
-	for _, i := range order {
-		parts[i] = min(wants[i].amount, muldiv(total, min(wants[i].weight, weights), weights))
+	for len(order) > 0 && compareProducts(wants[order[0]].amount, weights, total, weight[order[0]]) <= 0 {
+		i := order[0]
+		parts[i], order = wants[i].amount, order[1:]
 		total -= parts[i]
-		weights = max(weights-wants[i].weight, 0)
+		weights -= weight[i]
+	}
+	left, fractions := total, make([]int64, len(wants))
+	for _, i := range order {
+		parts[i], fractions[i] = muldiv(total, weight[i], weights)
+		left -= parts[i]
+	}
+	slices.SortFunc(order, func(x, y int) int {
+		return cmp.Or(cmp.Compare(fractions[y], fractions[x]), cmp.Compare(wants[y].has, wants[x].has), strings.Compare(wants[x].of, wants[y].of))
+	})
+	for _, i := range order[:min(left, int64(len(order)))] {
+		parts[i]++
 	}
 	return parts
 }
 
-// muldiv returns a·b/c, rounded down, of amounts that are not negative and with b ≤ c.
-func muldiv(a, b, c int64) int64 {
+// weightsOf returns the weights, which are at least 1, divided by a power of two so that their sum does not overflow.
+func weightsOf(wants []want) []int64 {
+	weights, largest := make([]int64, len(wants)), int64(1)
+	for i := range wants {
+		largest = max(largest, wants[i].weight)
+	}
+	const bitsOfSum = 62
+	shift := max(0, bits.Len64(uint64(largest))+bits.Len(uint(len(wants)))-bitsOfSum)
+	for i := range wants {
+		weights[i] = max(1, wants[i].weight>>shift)
+	}
+	return weights
+}
+
+// muldiv returns the quotient and the remainder of a·b/c, of amounts that are not negative and with b ≤ c.
+func muldiv(a, b, c int64) (quotient, remainder int64) {
 	if c == 0 {
-		return 0
+		return 0, 0
 	}
 	high, low := bits.Mul64(uint64(a), uint64(b))
-	quotient, _ := bits.Div64(high, low, uint64(c))
-	return int64(quotient)
+	q, r := bits.Div64(high, low, uint64(c))
+	return int64(q), int64(r)
 }
 
 // compareProducts compares a·b with c·d, of amounts that are not negative.

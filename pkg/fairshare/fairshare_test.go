@@ -79,10 +79,18 @@ func TestDivide(t *testing.T) {
 			claims{claim("a", 1000, 0, everything), claim("b", 1000, everything, everything)},
 			map[string]int64{"a": 0, "b": everything},
 		},
+		"the last unit is the heavier one's": {
+			1, claims{claim("a", 1, 0, 5), claim("b", 1000, 0, 5)},
+			map[string]int64{"a": 0, "b": 1},
+		},
+		"guarantees beyond all numbers": {
+			15, claims{claim("a", 1, 9e18, 10), claim("b", 1, 10, 10)},
+			map[string]int64{"a": 10, "b": 5},
+		},
 		"one unit is not split": {
 			1,
 			claims{claim("a", 1, 0, 1), claim("b", 1, 0, 1)},
-			map[string]int64{"a": 0, "b": 1},
+			map[string]int64{"a": 1, "b": 0},
 		},
 		"all that is wanted is less": {
 			100,
@@ -95,6 +103,19 @@ func TestDivide(t *testing.T) {
 			got[consumer] = part[corev1.ResourceCPU]
 		}
 		require.Equal(t, c.want, got, name)
+	}
+}
+
+// Of two with equal rights to a last unit, the one that has it keeps it, whatever their names are.
+func TestTheLastUnitStaysWhereItIs(t *testing.T) {
+	for _, holder := range []string{"a", "b"} {
+		claims := []fairshare.Claim{claim("a", 1, 0, 1), claim("b", 1, 0, 1)}
+		for i := range claims {
+			if claims[i].Consumer == holder {
+				claims[i].Has = of(1)
+			}
+		}
+		require.Equal(t, of(1), fairshare.Divide(of(1), claims)[holder])
 	}
 }
 

@@ -52,7 +52,7 @@ func (s *Session) consumerColumns() []column {
 	}
 }
 
-// usedOf returns how much of a resource a consumer uses of its grant, "3/8"; unknown before the aggregator has written it.
+// usedOf returns the amount of a resource that a consumer uses, and its grant, "3/8"; unknown before the aggregator has written it.
 func usedOf(c *v1alpha1.ConsumerCluster, name corev1.ResourceName) string {
 	if c.Status.Share == "" {
 		return unknown

@@ -17,6 +17,9 @@ type Account struct {
 	Creator string
 }
 
+// Own is the account of the pods of this cluster, which no grant bounds.
+var Own = Account{Creator: "of this cluster"}
+
 // Grant is the grant of this cluster to a consumer. A resource that it does not name is 0, but the number of pods is
 // then unlimited. Nil amounts grant nothing at all.
 type Grant struct {
@@ -83,9 +86,16 @@ func (s *State) discount(kept *assignment) {
 // AccountOf returns the account that counts a holder; the zero Account if none does.
 func (s *State) AccountOf(of Holder) Account { return s.assignments[of].account }
 
-// UsedBy returns the requests of the counted pods of a consumer, which the caller may change.
-func (s *State) UsedBy(consumer string) resources.Amounts {
-	of := s.consumers[consumer]
+// UsedBy returns the requests of the counted pods of an account, which the caller may change.
+func (s *State) UsedBy(account Account) resources.Amounts { return s.used(s.accounts[account]) }
+
+// UsedByConsumer returns the requests of the counted pods of all accounts of a consumer, which the caller may change. The
+// consumer "" is this cluster (Own).
+func (s *State) UsedByConsumer(consumer string) resources.Amounts {
+	return s.used(s.consumers[consumer])
+}
+
+func (s *State) used(of *taken) resources.Amounts {
 	if of == nil {
 		return resources.Amounts{}
 	}

@@ -12,41 +12,34 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/fairshare"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
-// mostRounds bounds how often the sum is divided in one decision.
-const mostRounds = 20
-
-// decideShared decides about all slices, which are sorted by age, by shares. A slice that is denied takes nothing from the
-// others: it is left out, and the sum divided again. The youngest is left out first, since without it an older one may be
-// granted.
+// decideShared decides about all slices, which are sorted by age, by shares. A slice that would be denied even if all pods
+// beyond the grants had left takes nothing from the others: it is left out, and the sum divided again. The youngest is left
+// out first, since without it an older one may be granted, and with it all denied ones of its consumer: each round leaves
+// out a consumer, however many slices it has.
 func (d *allocation) decideShared(all []Slice) Decision {
-	out := map[types.NamespacedName]Offer{}
-	for i := range all {
-		if s := &all[i]; s.Granted == nil && !s.Gone && d.isImpossible(s) {
-			out[s.Name] = Offer{}
-		}
+	out := map[types.NamespacedName]bool{}
+	settled := slices.Clone(all)
+	for i := range settled {
+		s := &settled[i]
+		out[s.Name] = s.Granted == nil && !s.Gone && d.isImpossible(s)
+		s.Running, s.Former = nil, nil
 	}
-	for round := 1; ; round++ {
+	for found := true; found; {
 		d.entitled = entitled(d.total, d.rules, all, out)
-		offers := d.divide(all)
-		before := len(out)
+		offers, consumer := d.divide(settled), ""
+		found = false
 		for i := len(all) - 1; i >= 0; i-- {
-			name := all[i].Name
-			offer, decided := offers[name]
-			first, isOut := out[name]
-			switch {
-			case !decided || offer.Granted != nil:
-			case isOut && first.Reason != "":
-				offers[name] = first
-			case isOut || len(out) == before || round >= mostRounds:
-				out[name] = offer
+			s := &all[i]
+			offer, decided := offers[s.Name]
+			if decided && offer.Granted == nil && !out[s.Name] && (!found || s.Consumer == consumer) {
+				out[s.Name], consumer, found = true, s.Consumer, true
 			}
 		}
-		if len(out) == before {
-			return Decision{Offers: offers, Entitled: d.entitled}
-		}
 	}
+	return Decision{Offers: d.divide(all), Entitled: d.entitled}
 }
 
 // isImpossible reports whether a slice requests a resource of which its consumer can get none.
@@ -63,16 +56,17 @@ func (d *allocation) isImpossible(s *Slice) bool {
 // entitled returns the part of the total that each consumer with slices has a right to, by its id: as much as it requests,
 // as far as its guarantee, its weight and its limit go (fairshare.Divide). The slices in out do not count.
 func entitled(
-	total resources.Amounts, rules Rules, requests []Slice, out map[types.NamespacedName]Offer,
+	total resources.Amounts, rules Rules, requests []Slice, out map[types.NamespacedName]bool,
 ) map[string]resources.Amounts {
-	wants := map[string]resources.Amounts{}
+	wants, has := map[string]resources.Amounts{}, map[string]resources.Amounts{}
 	for i := range requests {
 		s := &requests[i]
 		if wants[s.Consumer] == nil {
-			wants[s.Consumer] = resources.Amounts{}
+			wants[s.Consumer], has[s.Consumer] = resources.Amounts{}, resources.Amounts{}
 		}
+		has[s.Consumer].Add(s.Granted)
 		wanted := s.Counted() // The limit of its consumer counts them.
-		if _, is := out[s.Name]; !is {
+		if !out[s.Name] {
 			wanted = wanted.Max(s.wants(total))
 		}
 		wants[s.Consumer].Add(wanted)
@@ -83,7 +77,7 @@ func entitled(
 		for name, limit := range rules.Limits[consumer] {
 			wanted[name] = min(wanted[name], limit)
 		}
-		claims = append(claims, fairshare.Claim{Terms: rules.Shares[consumer], Consumer: consumer, Wants: wanted})
+		claims = append(claims, fairshare.Claim{Terms: rules.Shares[consumer], Consumer: consumer, Wants: wanted, Has: has[consumer]})
 	}
 	return fairshare.Divide(total, claims)
 }
@@ -140,28 +134,41 @@ func (d *allocation) whole(s *Slice, name corev1.ResourceName, limited bool) str
 	return text + ")"
 }
 
-// Reclaimed returns, by consumer, the amounts that its pods use beyond its grants and that others have a right to and
-// lack. Consumers that use most beyond their grants, in proportion to the total, are first. granted has the sum of the
-// offers to each consumer, used the requests of its pods.
-func Reclaimed(total resources.Amounts, entitled, granted, used map[string]resources.Amounts) map[string]resources.Amounts {
+// Excess is the part of a slice's use that is beyond its grant and can leave.
+type Excess struct {
+	// Account identifies the user of the slice.
+	Account scheduler.Account
+	Amounts resources.Amounts
+}
+
+// Lacking returns the amounts that consumers have a right to and lack, beyond the free part. granted has the
+// sum of the offers to each consumer. A part by which no grant would grow (Rules.Hysteresis) is not lacking.
+func (r *Rules) Lacking(entitled, granted map[string]resources.Amounts, free resources.Amounts) resources.Amounts {
 	lacking := resources.Amounts{}
 	for consumer, right := range entitled {
-		lacking.Add(right.Excess(granted[consumer]))
+		for name, more := range right.Excess(granted[consumer]) {
+			if has := granted[consumer][name]; float64(more) > r.Hysteresis*float64(has) {
+				lacking[name] = resources.Sum(lacking[name], more)
+			}
+		}
 	}
-	excess := make(map[string]resources.Amounts, len(used))
-	share := func(consumer string) float64 { return fairshare.Of(fairshare.Terms{}, excess[consumer], total).Value }
-	for consumer, amounts := range used {
-		excess[consumer] = amounts.Excess(granted[consumer])
-	}
-	order := slices.SortedFunc(maps.Keys(excess), func(x, y string) int {
-		return cmp.Or(cmp.Compare(share(y), share(x)), strings.Compare(x, y))
+	return lacking.Excess(free)
+}
+
+// Reclaimed returns, by account, the parts of the excess that others lack. Accounts with the largest excess, in proportion to
+// the total, are first.
+func Reclaimed(total, lacking resources.Amounts, excess []Excess) map[scheduler.Account]resources.Amounts {
+	share := func(e Excess) float64 { return fairshare.Of(fairshare.Terms{}, e.Amounts, total).Value }
+	order := slices.SortedFunc(slices.Values(excess), func(x, y Excess) int {
+		return cmp.Or(cmp.Compare(share(y), share(x)), strings.Compare(x.Account.Consumer, y.Account.Consumer),
+			strings.Compare(x.Account.Creator, y.Account.Creator))
 	})
-	reclaimed := map[string]resources.Amounts{}
-	for _, consumer := range order {
-		amounts := excess[consumer].Min(lacking).Excess(nil) // Only amounts above zero.
-		lacking.Sub(amounts)
+	reclaimed, left := map[scheduler.Account]resources.Amounts{}, maps.Clone(lacking)
+	for _, e := range order {
+		amounts := e.Amounts.Min(left).Excess(nil) // Only amounts above zero.
+		left.Sub(amounts)
 		if len(amounts) > 0 {
-			reclaimed[consumer] = amounts
+			reclaimed[e.Account] = amounts
 		}
 	}
 	return reclaimed

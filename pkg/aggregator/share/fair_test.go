@@ -14,6 +14,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/fairshare"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 // ofConsumer is slice n of a consumer, which requests cores.
@@ -59,20 +60,82 @@ func TestGrantsAreRecalledForOthers(t *testing.T) {
 	d = Decide(sumOf(60), rules, slices)
 	require.Equal(t, map[string]int64{"c1": 20, "c2": 10}, coresOf(slices, d))
 	granted := map[string]resources.Amounts{"c1": d.Offers[slices[0].Name].Granted, "c2": d.Offers[slices[1].Name].Granted}
-	require.Equal(t, map[string]resources.Amounts{"c1": {corev1.ResourceCPU: 30 * core}},
-		Reclaimed(sumOf(60), d.Entitled, granted, map[string]resources.Amounts{"c1": cores(50)}))
+	require.Equal(t, 30*core, rules.Lacking(d.Entitled, granted, nil)[corev1.ResourceCPU])
+
+	// Its pods use everything, so that the other one is granted nothing yet. Its claim counts all the same.
+	slices[0].Running = cores(60)
+	for range 3 {
+		d = Decide(sumOf(60), rules, slices)
+		require.Equal(t, map[string]int64{"c1": 20, "c2": 0}, coresOf(slices, d))
+		require.Equal(t, 40*core, d.Entitled["c2"][corev1.ResourceCPU])
+		slices = after(slices, d.Offers)
+	}
+	slices[0].Running = cores(20)
+	require.Equal(t, map[string]int64{"c1": 20, "c2": 40}, coresOf(slices, Decide(sumOf(60), rules, slices)))
 }
 
 func TestOnlyTheLackingPartIsReclaimed(t *testing.T) {
 	cpu := func(n int64) resources.Amounts { return resources.Amounts{corev1.ResourceCPU: n} }
-	total := cpu(100)
-	entitled := map[string]resources.Amounts{"lacks": cpu(30), "most": cpu(20), "less": cpu(20)}
-	granted := map[string]resources.Amounts{"lacks": cpu(5), "most": cpu(20), "less": cpu(20)}
-	used := map[string]resources.Amounts{"most": cpu(40), "less": cpu(30), "within": cpu(0)}
-	require.Equal(t, map[string]resources.Amounts{"most": cpu(20), "less": cpu(5)}, Reclaimed(total, entitled, granted, used))
-	granted["lacks"] = cpu(30)
-	require.Empty(t, Reclaimed(total, entitled, granted, used))
-	require.Empty(t, Reclaimed(total, nil, granted, used))
+	of := func(consumer string) scheduler.Account { return scheduler.Account{Consumer: consumer, Creator: "user"} }
+	rules := Rules{Hysteresis: 0.05}
+	entitled := map[string]resources.Amounts{"lacks": cpu(130), "most": cpu(20)}
+	granted := map[string]resources.Amounts{"lacks": cpu(100), "most": cpu(20)}
+	require.Equal(t, cpu(30), rules.Lacking(entitled, granted, nil))
+	require.Equal(t, cpu(23), rules.Lacking(entitled, granted, cpu(7)), "7 are free")
+	require.Empty(t, rules.Lacking(entitled, granted, cpu(30)))
+	granted["lacks"] = cpu(125)
+	require.Empty(t, rules.Lacking(entitled, granted, nil), "a grant does not grow by so little")
+	require.Empty(t, rules.Lacking(nil, granted, nil))
+
+	excess := []Excess{{of("less"), cpu(10)}, {of("most"), cpu(20)}, {of("within"), nil}}
+	require.Equal(t, map[scheduler.Account]resources.Amounts{of("most"): cpu(20), of("less"): cpu(5)}, Reclaimed(cpu(100), cpu(25), excess))
+	require.Empty(t, Reclaimed(cpu(100), nil, excess))
+}
+
+// Consumer c2 makes many slices that cannot be granted together, younger than the one of c1.
+func TestManyDeniedSlicesTakeNothingFromAnOlderOne(t *testing.T) {
+	total := resources.Amounts{corev1.ResourceCPU: 10 * core, corev1.ResourceMemory: 100, corev1.ResourcePods: 100, gpu: 1}
+	older := ofConsumer("c1", 1, 1, nil)
+	older.Requested[gpu] = 1
+	all := []Slice{older, ofConsumer("c2", 2, 10, cores(9))}
+	for i := range 50 {
+		s := ofConsumer("c2", 10+i, 1, nil)
+		s.Requested[gpu] = 1
+		all = append(all, s)
+	}
+	d := Decide(total, Rules{Overcommit: 1, Shares: weights(nil)}, all)
+	gpus := int64(0)
+	for i := range all {
+		gpus += d.Offers[all[i].Name].Granted[gpu]
+	}
+	require.EqualValues(t, 1, gpus)
+}
+
+// When the pods beyond the grants have left, each consumer has its guarantee, or as much of it as it requests.
+func TestGuaranteesAreMet(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		total := rapid.Int64Range(0, 100).Draw(t, "total")
+		rules, all, promised := Rules{Overcommit: 1, Shares: map[string]fairshare.Terms{}}, []Slice(nil), int64(0)
+		for i := range rapid.IntRange(1, 5).Draw(t, "consumers") {
+			s := ofConsumer(fmt.Sprint("c", i), i, rapid.Int64Range(1, 100).Draw(t, "requested"), nil)
+			if rapid.Bool().Draw(t, "has a grant") {
+				s.Granted = cores(rapid.Int64Range(0, 100).Draw(t, "granted"))
+			}
+			guaranteed := rapid.Int64Range(0, max(0, total-promised)).Draw(t, "guaranteed")
+			promised += guaranteed
+			rules.Shares[s.Consumer] = fairshare.Terms{
+				Weight: rapid.Int64Range(1, 4).Draw(t, "weight"), Guaranteed: resources.Amounts{corev1.ResourceCPU: guaranteed * core},
+			}
+			all = append(all, s)
+		}
+		for range 3 {
+			all = after(all, Decide(sumOf(total), rules, all).Offers)
+		}
+		for _, s := range all {
+			least := min(s.Requested[corev1.ResourceCPU], rules.Shares[s.Consumer].Guaranteed[corev1.ResourceCPU])
+			require.GreaterOrEqual(t, s.Granted[corev1.ResourceCPU], least, s.Consumer)
+		}
+	})
 }
 
 // A request that can never be granted takes nothing from the others.

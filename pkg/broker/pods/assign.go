@@ -32,6 +32,9 @@ const deferredRecheck = 15 * time.Second
 // budgetRecheck is how often a new pod is tried whose consumer has used its budget, plus jitter of up to the same time.
 const budgetRecheck = time.Minute
 
+// heldUnseen is for how long a pod waits for its turn before its condition says so.
+const heldUnseen = time.Second
+
 // bindingRecheck is how soon a pod is tried again that other pods with claims are before, plus jitter.
 const bindingRecheck = 200 * time.Millisecond
 
@@ -89,8 +92,11 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 		c.Metrics.unassignable(decided.Sub(began), nil)
 		return ctrl.Result{}, c.waits(ctx, pod, v1alpha1.ReasonBeyondGrant, d.Beyond)
 	case d.Held != "":
-		c.Metrics.unassignable(decided.Sub(began), nil)
 		c.Requeue.Unassigned()
+		if d.HeldFor < heldUnseen { // Most go in a moment.
+			c.State.ObserveWaits(pod)
+			return ctrl.Result{RequeueAfter: heldUnseen}, nil
+		}
 		return ctrl.Result{}, c.waits(ctx, pod, v1alpha1.ReasonHeld, d.Held)
 	case d.VirtualNode == "":
 		c.Metrics.unassignable(decided.Sub(began), d.Verdicts)

@@ -60,12 +60,12 @@ type Federation struct {
 	turns *disruption.Turns
 	queue *queue.Queue
 
-	// terms are the terms of consumers that have any, by id. wanted has, by provider, the consumers whose pods waited for
+	// terms are the terms of consumers that have any, by id. wanted has, by provider and consumer, a pod that waited for
 	// its capacity when pods were woken last.
 	terms  map[string]fairshare.Terms
-	wanted map[string]map[string]bool
-	// reclaims are the amounts that consumers use and others have a right to, by the consumer's id.
-	reclaims map[string]reclaim
+	wanted map[string]map[string]*pod
+	// reclaims are the amounts that users of slices use and others have a right to.
+	reclaims map[scheduler.Account]*reclaim
 
 	// reservations are parts of VirtualNodes that are kept free for pods which wait. reservedAgain is until when
 	// nothing is reserved at a VirtualNode after a reservation there has expired.
@@ -87,7 +87,7 @@ func New(cfg Config) *Federation {
 		providers: map[string]*provider{}, reservations: map[scheduler.Place]*reservation{}, reservedAgain: map[scheduler.Place]time.Time{},
 		earlier: map[string]map[string]Earlier{}, grants: map[string]*scheduler.Grant{}, grown: map[string]bool{},
 		predecessors: map[types.NamespacedName]predecessor{},
-		terms:        map[string]fairshare.Terms{}, wanted: map[string]map[string]bool{}, reclaims: map[string]reclaim{},
+		terms:        map[string]fairshare.Terms{}, wanted: map[string]map[string]*pod{}, reclaims: map[scheduler.Account]*reclaim{},
 	}
 }
 

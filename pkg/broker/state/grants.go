@@ -198,7 +198,7 @@ type longestWaiting struct {
 // before Liqo saw the end. A pod that was never assigned counts only while it waits for an earlier one of its name.
 func (f *Federation) keepForSuccessor(p *pod, uid types.UID) {
 	_, requests := f.scheduler.Counted(scheduler.HolderOf(uid))
-	if p.shadow == "" || requests == nil || !p.admitted && !p.assumed || p.ended && !p.disrupted {
+	if p.shadow == "" || requests == nil || p.reclaimed || !p.admitted && !p.assumed || p.ended && !p.disrupted {
 		return
 	}
 	f.predecessors[p.name] = predecessor{shadow: p.shadow, until: f.cfg.Clock.Now().Add(successorWithin)}

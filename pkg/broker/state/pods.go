@@ -363,8 +363,8 @@ func (f *Federation) Assume(of *scheduler.Pod, policy *scheduler.Policy) schedul
 	p.refusedUntil = maps.Clone(of.Refused)
 	maps.DeleteFunc(p.refusedUntil, func(_ string, until time.Time) bool { return !until.After(now) })
 	p.asks = of.Requests
-	first := !p.unassigned
-	f.queue.BeginTry(&p.queued, first, of.Consumer, f.scheduler.Demand(of.Requests), scheduler.ReadsResources(of, policy), now)
+	inTurn := p.queued.InTurn()
+	f.queue.BeginTry(&p.queued, !p.unassigned, of.Consumer, f.scheduler.Demand(of.Requests), scheduler.ReadsResources(of, policy), now)
 	if lacks := f.beyondGrant(p, of); lacks != "" {
 		return beyond(lacks)
 	}
@@ -379,10 +379,11 @@ func (f *Federation) Assume(of *scheduler.Pod, policy *scheduler.Policy) schedul
 		}
 		f.scheduler.Confirm(f.cfg.Clock.Now(), of, policy, &d)
 	}
-	if d.VirtualNode != "" && first && of.First {
-		if d.Held = f.overtakes(of.Consumer, d.Provider); d.Held != "" {
+	if d.VirtualNode != "" && of.First && !inTurn {
+		at := scheduler.Place{Provider: d.Provider, VirtualNode: d.VirtualNode}
+		if d.Held = f.overtakes(of.Consumer, at); d.Held != "" {
 			d.Provider, d.VirtualNode, p.unassigned = "", "", true
-			p.queued.Hold(now)
+			d.HeldFor = now.Sub(p.queued.Hold(now))
 			return d
 		}
 	}

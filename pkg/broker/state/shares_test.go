@@ -128,18 +128,20 @@ func TestANewPodDoesNotOvertakeAConsumerWithASmallerShare(t *testing.T) {
 		require.Empty(t, f.of("c2", "c2-b", 1000).VirtualNode)
 		require.Empty(t, f.woken())
 
-		f.gone("c2-a") // 500 are free, which c2-b, whose consumer has nothing now, waits for.
-		d := f.of("c1", "c1-b", 300)
-		require.Empty(t, d.VirtualNode)
-		require.Equal(t, "has a share of 0.375 (cpu), and pods of a consumer with 0.000 wait for the same provider", d.Held)
-		require.Equal(t, []string{"c1-b"}, f.woken(), "c2-b does not fit yet, so it is not kept waiting")
+		f.gone("c2-a") // 500 are free, and c2-b waits for 1000.
 		require.Equal(t, "q1", f.of("c1", "c1-b", 300).VirtualNode)
+		require.Empty(t, f.of("c1", "c1-d", 300).VirtualNode)
 
-		f.gone("c1-a")
-		require.NotEmpty(t, f.of("c1", "c1-c", 300).Held)
-		require.Equal(t, []string{"c2-b"}, f.woken(), "it fits now, and goes first")
+		f.gone("c1-a") // It fits now, and its consumer has nothing.
+		d := f.of("c1", "c1-c", 300)
+		require.Empty(t, d.VirtualNode)
+		require.Equal(t, "has a share of 0.075 (cpu), and pods of a consumer with 0.000 wait for the same provider", d.Held)
+		time.Sleep(time.Second)
+		require.Equal(t, time.Second, f.of("c1", "c1-c", 300).HeldFor, "an event of the pod changes nothing")
+		require.NotEmpty(t, f.of("c1", "c1-d", 300).Held, "nor does another try of one that waited before")
+		require.Equal(t, []string{"c2-b"}, f.woken(), "it goes first")
 		require.Equal(t, "q1", f.of("c2", "c2-b", 1000).VirtualNode)
-		require.Equal(t, []string{"c1-c"}, f.woken())
+		require.ElementsMatch(t, []string{"c1-c", "c1-d"}, f.woken())
 		require.Equal(t, "q1", f.of("c1", "c1-c", 300).VirtualNode)
 	})
 }

@@ -126,7 +126,7 @@ func (f *Federation) movePeer(of scheduler.Holder) {
 
 // grow records that a consumer has more left of its grants when a holder takes other amounts than before.
 func (f *Federation) grow(of scheduler.Holder, requests resources.Amounts) {
-	if account := f.scheduler.AccountOf(of); account != (scheduler.Account{}) && f.scheduler.TakesMore(of, requests) {
+	if account := f.scheduler.AccountOf(of); account.Consumer != "" && f.scheduler.TakesMore(of, requests) {
 		f.grown[account.Consumer] = true
 	}
 }
@@ -134,7 +134,9 @@ func (f *Federation) grow(of scheduler.Holder, requests resources.Amounts) {
 // assign takes the capacity of a holder, and frees its capacity elsewhere. A pod counts in its own account.
 func (f *Federation) assign(a scheduler.Assignment) {
 	if p := f.pods[a.UID]; p != nil && a.Use == "" {
-		a.Account = p.account
+		if a.Account = p.account; a.Account == (scheduler.Account{}) {
+			a.Account = scheduler.Own
+		}
 	}
 	if a.Place == (scheduler.Place{}) {
 		a.App = ""

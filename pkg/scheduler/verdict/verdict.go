@@ -2,6 +2,8 @@
 // made of them for events, annotations and explanations.
 package verdict
 
+import "time"
+
 // Result is the result of a decision.
 type Result struct {
 	// Provider is the id of the provider chosen, VirtualNode its slice; "" when nothing fits.
@@ -14,6 +16,8 @@ type Result struct {
 	Beyond string
 	// Held is the reason why a pod that fits is held back, "" if it is not: consumers with smaller shares go first.
 	Held string
+	// HeldFor is how long it has been held back.
+	HeldFor time.Duration
 	// Err is not nil when an expression failed on every provider on which it was asked: it is the error on the first of
 	// them, a cel.ErrExpression that names the expression. An expression that fails on some providers only filters
 	// those; the error is in their verdicts.

@@ -204,6 +204,5 @@ func written(pod *corev1.Pod) *corev1.PodCondition {
 func rewords(pod *corev1.Pod, why *report) bool {
 	before := written(pod)
 	return before != nil && before.Status == corev1.ConditionFalse && before.Reason == why.reason &&
-		(why.reason == NoProviderFits || why.reason == BackOff || why.reason == v1alpha1.ReasonBeyondGrant ||
-			why.reason == v1alpha1.ReasonBudgetUsed || why.reason == v1alpha1.ReasonHeld)
+		(why.reason == NoProviderFits || why.reason == BackOff || v1alpha1.IsOfConsumer(why.reason))
 }

@@ -52,15 +52,28 @@ type Pod struct {
 	// awaitsGrant means that no provider was asked: the pod is beyond the grant of its consumer.
 	awaitsGrant bool
 	// heldSince is since when a new pod is held back although it fits, because pods of consumers with smaller shares wait
-	// for that capacity; zero if it is not.
+	// for that capacity; zero if it is not. inTurn means that it was woken for free capacity in its turn, and is not held.
 	heldSince time.Time
+	inTurn    bool
 }
 
-// Hold holds back a pod that fits: it is tried again when no pods of consumers with smaller shares go first.
-func (p *Pod) Hold(now time.Time) { p.heldSince = now }
+// Hold holds back a pod that fits: it is tried again when no pods of consumers with smaller shares go first. It returns
+// since when the pod is held.
+func (p *Pod) Hold(now time.Time) time.Time {
+	if p.heldSince.IsZero() {
+		p.heldSince = now
+	}
+	return p.heldSince
+}
+
+// IsHeld reports whether the pod is held back.
+func (p *Pod) IsHeld() bool { return !p.heldSince.IsZero() }
+
+// InTurn reports whether the pod was woken in its turn, or released, and not tried since.
+func (p *Pod) InTurn() bool { return p.inTurn }
 
 // AwaitGrant records that the pod is beyond the grant of its consumer: no change of a provider concerns it.
-func (p *Pod) AwaitGrant() { p.awaitsGrant = true }
+func (p *Pod) AwaitGrant() { p.awaitsGrant, p.heldSince = true, time.Time{} }
 
 // AwaitsGrant reports whether the pod was beyond the grant of its consumer when it was tried last, and has not fitted
 // into it since.
@@ -138,12 +151,13 @@ func (q *Queue) BeginTry(p *Pod, first bool, consumer string, demand scheduler.D
 	}
 	*p = Pod{
 		Name: p.Name, UID: p.UID, Consumer: consumer, since: since, retryAt: now.Add(retryDelay(p.UID)), seen: q.changes,
-		demand: demand, readsResources: readsResources,
+		demand: demand, readsResources: readsResources, heldSince: p.heldSince,
 	}
 }
 
 // EndTry notes why a pod was not assigned.
 func (q *Queue) EndTry(p *Pod, verdicts []verdict.Verdict) {
+	p.heldSince = time.Time{}
 	p.providers = q.providersOf(verdicts)
 	p.filters = make([]verdict.Filter, len(verdicts))
 	for i := range verdicts {
@@ -237,7 +251,11 @@ func (q *Queue) Wake(
 	woken = append(woken, concerned[:most]...)
 	chosen, more := q.wakeForOpenings(waiting, shares(), opening)
 	more = more || len(concerned) > most
-	woken = Fairly(append(append(woken, chosen...), released(held, chosen, shares(), now)...), shares())
+	chosen = append(chosen, released(held, chosen, shares(), now)...)
+	for _, p := range chosen {
+		p.inTurn = true
+	}
+	woken = Fairly(append(woken, chosen...), shares())
 	for _, p := range woken {
 		p.again, p.seen, p.retryAt = false, q.changes, now.Add(retryDelay(p.UID))
 	}
@@ -258,7 +276,7 @@ func released(held, chosen []*Pod, shares *fairshare.Usage, now time.Time) (free
 		least = min(least, shares.Share(p.Consumer).Value)
 	}
 	for _, p := range held {
-		waited := now.Sub(p.heldSince)
+		waited := now.Sub(p.heldSince) // Negative if the clock was set back.
 		if least >= shares.Share(p.Consumer).Value || waited < 0 || waited >= longestHeld {
 			free = append(free, p)
 		}
