@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -137,6 +138,14 @@ func faults() map[string]struct {
 				spec.Properties["sooner"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
 			},
 			"crd/providerclusters.brokering.liqo.io", Warn, "does not know .spec.sooner", "kubectl broker version",
+		},
+		"a CRD with a part that is newer": {
+			func(_ *testing.T, c *cluster) {
+				schema := find[*apiextensionsv1.CustomResourceDefinition](c, "consumerclusters.brokering.liqo.io").
+					Spec.Versions[0].Schema.OpenAPIV3Schema
+				schema.Properties["sooner"] = apiextensionsv1.JSONSchemaProps{Type: "object"}
+			},
+			"crd/consumerclusters.brokering.liqo.io", Warn, "does not know .sooner", "kubectl broker version",
 		},
 		"a CRD of another version": {
 			func(_ *testing.T, c *cluster) {
@@ -560,6 +569,41 @@ func TestPartsThatAreNotInstalledAreNotChecked(t *testing.T) {
 	require.Equal(t, OK, report.State)
 	for _, name := range []string{"remote-ipam", "catalog", "ledger"} {
 		require.Nil(t, checkOf(report, name))
+	}
+}
+
+// An administrator knows why these get no pods.
+func TestProvidersThatArePaused(t *testing.T) {
+	for want, pause := range map[string]func(*v1alpha1.ProviderCluster){
+		"it is Ready, and disabled": func(pc *v1alpha1.ProviderCluster) { pc.Spec.Enabled = ptr.To(false) },
+		"it is Ready, and cordoned": func(pc *v1alpha1.ProviderCluster) { pc.Spec.Cordoned = true },
+		"it is Ready, and drained":  func(pc *v1alpha1.ProviderCluster) { pc.Spec.Drain = true },
+	} {
+		c := complete(t)
+		pc := find[*v1alpha1.ProviderCluster](c, "p1")
+		pause(pc)
+		pc.Status.VirtualNodes[0].Reason = "draining"
+		report, err := c.run(t)
+		require.NoError(t, err)
+		require.Equal(t, OK, report.State)
+		require.Equal(t, want, checkOf(report, "provider/p1").Message)
+	}
+}
+
+// The volume of a path is the one that is mounted nearest to it.
+func TestTheVolumeOfTheLedger(t *testing.T) {
+	c := complete(t)
+	c.ledger("/var/lib/liqo-broker/ledger.db", ptr.To(corev1.ClaimBound))
+	spec := c.broker()
+	outer := corev1.VolumeMount{Name: "tmp", MountPath: "/var/lib"}
+	for _, mounts := range [][]corev1.VolumeMount{
+		append(slices.Clone(spec.Containers[0].VolumeMounts), outer),
+		append([]corev1.VolumeMount{outer}, spec.Containers[0].VolumeMounts...),
+	} {
+		spec.Containers[0].VolumeMounts = mounts
+		report, err := c.run(t)
+		require.NoError(t, err)
+		require.Equal(t, OK, checkOf(report, "ledger").State, "%+v", mounts)
 	}
 }
 
