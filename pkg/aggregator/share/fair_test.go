@@ -111,7 +111,7 @@ func TestManyDeniedSlicesTakeNothingFromAnOlderOne(t *testing.T) {
 	require.EqualValues(t, 1, gpus)
 }
 
-// When the pods beyond the grants have left, each consumer has its guarantee, or as much of it as it requests.
+// When the pods beyond the grants have left, each consumer has its guarantee, or its request if that is smaller.
 func TestGuaranteesAreMet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		total := rapid.Int64Range(0, 100).Draw(t, "total")

@@ -52,7 +52,7 @@ func (f *Federation) findWanted() {
 func cpuOf(p *pod) int64 { return p.asks[corev1.ResourceCPU] }
 
 // overtakes returns why a new pod must not take the free capacity of a VirtualNode yet: pods of consumers with smaller
-// shares wait for it, and one of them fits there now. They are tried first (queue.Queue). It is "" if there are none.
+// shares wait for it, and one of them fits there now. They are tried first (queue.Queue). It is "" if there are no such pods.
 func (f *Federation) overtakes(consumer string, at scheduler.Place) string {
 	wanted := f.wanted[at.Provider]
 	if len(wanted) == 0 || len(wanted) == 1 && wanted[consumer] != nil {
