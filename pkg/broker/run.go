@@ -95,7 +95,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	b, err := New(cfg, mgr, identitymanager.NewCertificateIdentityReader(ctx, mgr.GetClient(), kube, mgr.GetConfig(), "",
+	b, err := New(cfg, mgr, kube, identitymanager.NewCertificateIdentityReader(ctx, mgr.GetClient(), kube, mgr.GetConfig(), "",
 		tenantnamespace.NewManager(kube, mgr.GetScheme())))
 	if err != nil {
 		return err
@@ -191,15 +191,12 @@ type Broker struct {
 	// ledger is nil if there is none.
 	ledger  *accounting.Accountant
 	requeue *requeue.Pods
-	kubelet kubeletapi.Config
+	// reached are the providers behind the kubelet API.
+	reached kubeletProviders
 }
 
-// New makes all parts, but starts none. The identities are used to ask the providers.
-func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityReader) (*Broker, error) {
-	kube, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return nil, err
-	}
+// New makes all parts, but starts none. Kube is for the manager's cluster. The identities are used to ask the providers.
+func New(cfg Config, mgr manager.Manager, kube kubernetes.Interface, identities identitymanager.IdentityReader) (*Broker, error) {
 	version, err := kube.Discovery().ServerVersion()
 	if err != nil {
 		return nil, fmt.Errorf("home cluster: %w", err)
@@ -288,20 +285,11 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 
 	rules.Nowhere = podController.Nowhere
 
-	// 4. The kubelet API.
-	local, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return nil, err
-	}
-	kubeletAPI, err := kubeletConfig(&cfg, local, kubeletProviders{reader: home, state: known, connections: connections})
-	if err != nil {
-		return nil, err
-	}
 	return &Broker{
 		cfg: cfg, kube: kube, client: home, guard: required, metrics: metrics, registry: registry,
 		grants: grantController, node: brokerNode, providers: providerController, cleaner: cleaner, checker: checker, pods: podController,
 		policies:  policies.New(home, rules, again, clk, metrics.policies),
-		endpoints: endpoints, requeue: again, kubelet: kubeletAPI,
+		endpoints: endpoints, requeue: again, reached: kubeletProviders{reader: home, state: known, connections: connections},
 		ledger: accountant,
 		volumes: volumes.New(volumes.Config{
 			Log: cfg.Log.WithName("volumes"), Client: home, NodeName: cfg.NodeName,
@@ -383,9 +371,17 @@ func (b *Broker) SetUpControllers(ctx context.Context, mgr manager.Manager) erro
 // setUpServers registers the Node with its kubelet API, the leader's services for consumers, and the services of every
 // replica: its certificate, and the remote IPAM, which only reads and which a Service spreads over them all.
 func (b *Broker) setUpServers(ctx context.Context, mgr manager.Manager) error {
+	local, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	kubelet, err := kubeletConfig(&b.cfg, local, b.reached)
+	if err != nil {
+		return err
+	}
 	runs := []manager.Runnable{
-		everyReplica(b.kubelet.Certificate.Run), manager.RunnableFunc(b.node.Run),
-		manager.RunnableFunc(func(ctx context.Context) error { return kubeletapi.Run(ctx, b.kubelet) }),
+		everyReplica(kubelet.Certificate.Run), manager.RunnableFunc(b.node.Run),
+		manager.RunnableFunc(func(ctx context.Context) error { return kubeletapi.Run(ctx, kubelet) }),
 	}
 	if b.cfg.IPAM != nil {
 		if err := network.PrepareCache(ctx, mgr.GetCache()); err != nil {
@@ -393,7 +389,7 @@ func (b *Broker) setUpServers(ctx context.Context, mgr manager.Manager) error {
 		}
 		ipam := network.RemoteIPAM{
 			Config: *b.cfg.IPAM, Log: b.cfg.Log.WithName("ipam"), Reader: b.client, Kube: b.kube,
-			ClientCAFile: b.cfg.Kubelet.ClientCAFile, Certificate: b.kubelet.Certificate.Get, Metrics: b.metrics.ipam,
+			ClientCAFile: b.cfg.Kubelet.ClientCAFile, Certificate: kubelet.Certificate.Get, Metrics: b.metrics.ipam,
 		}
 		runs = append(runs, everyReplica(ipam.Run))
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/record"
@@ -122,15 +123,21 @@ func (w *world) runBroker(p *process) error {
 		Host: "http://home", ContentConfig: rest.ContentConfig{ContentType: "application/json"},
 		Transport: transport{process: p, server: w.home, weather: w.weather}, QPS: -1,
 	}
-	lock, err := lease.New(home, types.NamespacedName{Namespace: brokerNamespace, Name: "liqo-broker"}, leaseTimes().RenewDeadline,
-		clock.RealClock{})
+	reader := live{process: p, server: w.home, weather: w.weather}
+	lock, err := lease.NewForClient(
+		leaseClients{live: reader, timeout: lease.RequestTimeout(leaseTimes().RenewDeadline)},
+		types.NamespacedName{Namespace: brokerNamespace, Name: "liqo-broker"}, clock.RealClock{})
 	if err != nil {
 		return err
 	}
 	home.Wrap(lock.Wrap)
+	kube, err := kubernetes.NewForConfig(home)
+	if err != nil {
+		return err
+	}
 	p.cache = newMirror(p, w.home, w.weather)
 	m := &simulated{config: home, world: w, client: &cachedClient{
-		mirror: p.cache, live: live{process: p, server: w.home, weather: w.weather},
+		mirror: p.cache, live: reader,
 		scheme: w.scheme, mapper: meta.NewDefaultRESTMapper(nil), may: lock.Check,
 	}}
 	b, err := broker.New(broker.Config{
@@ -138,7 +145,7 @@ func (w *world) runBroker(p *process) error {
 		NodeIP: "10.0.0.9", Kubelet: broker.KubeletConfig{Port: 10250, CertificateType: kubeletapi.CertificateSelfSigned},
 		Lease: leaseTimes(), Times: times(), MovesAtOnce: 5, Workers: 8,
 		QPS: -1,
-	}, m, identities{process: p, world: w})
+	}, m, clientset{Interface: kube, leases: leaseClients{live: reader, may: lock.Check}}, identities{process: p, world: w})
 	if err != nil {
 		return err
 	}

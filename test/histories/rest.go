@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -99,8 +98,6 @@ func newObject(resource, namespace, name string) (client.Object, error) {
 		o = &corev1.Pod{}
 	case "secrets":
 		o = &corev1.Secret{}
-	case "leases":
-		o = &coordinationv1.Lease{}
 	case "shadowpods":
 		o = &offloadingv1beta1.ShadowPod{}
 	case "nodes":

@@ -48,15 +48,23 @@ type Lease struct {
 	lapsed bool
 }
 
-// New returns the Lease of a name, for a client that gives up a request early enough for another one before the renew
-// deadline, as controller-runtime's does (pkg/leaderelection).
+// New returns the Lease of a name, for a client that gives up a request after RequestTimeout.
 func New(home *rest.Config, name types.NamespacedName, renewDeadline time.Duration, passive clock.PassiveClock) (*Lease, error) {
 	config := rest.AddUserAgent(rest.CopyConfig(home), "leader-election")
-	config.Timeout = max(renewDeadline/2, time.Second)
+	config.Timeout = RequestTimeout(renewDeadline)
 	leases, err := coordinationv1client.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("lease %s: %w", name, err)
 	}
+	return NewForClient(leases, name, passive)
+}
+
+// RequestTimeout is when a request of the elector is given up: early enough for another one before the renew deadline, as
+// controller-runtime's is (pkg/leaderelection).
+func RequestTimeout(renewDeadline time.Duration) time.Duration { return max(renewDeadline/2, time.Second) }
+
+// NewForClient returns the Lease of a name, for a client that gives up requests by itself, after RequestTimeout.
+func NewForClient(leases coordinationv1client.LeasesGetter, name types.NamespacedName, passive clock.PassiveClock) (*Lease, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("lease %s: %w", name, err)
