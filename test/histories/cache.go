@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -72,7 +73,7 @@ func (m *mirror) hold(until time.Time) {
 }
 
 // Get implements client.Reader.
-func (m *mirror) Get(ctx context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+func (m *mirror) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
 	if err := m.process.gate(); err != nil {
 		return err
 	}
@@ -80,7 +81,11 @@ func (m *mirror) Get(ctx context.Context, key client.ObjectKey, into client.Obje
 	if err := i.waitSynced(ctx); err != nil {
 		return err
 	}
-	return assign(i.get(key), key, into)
+	var options client.GetOptions
+	for _, o := range opts {
+		o.ApplyToGet(&options)
+	}
+	return assign(i.get(key), key, into, ptr.Deref(options.UnsafeDisableDeepCopy, false))
 }
 
 // List implements client.Reader.
@@ -88,7 +93,7 @@ func (m *mirror) List(ctx context.Context, into client.ObjectList, opts ...clien
 	if err := m.process.gate(); err != nil {
 		return err
 	}
-	i := m.informer(itemType(into))
+	i := m.informer(itemsIn(into).of)
 	if err := i.waitSynced(ctx); err != nil {
 		return err
 	}
@@ -98,7 +103,7 @@ func (m *mirror) List(ctx context.Context, into client.ObjectList, opts ...clien
 	}
 	objects := i.list()
 	if options.FieldSelector != nil {
-		objects = slices.DeleteFunc(objects, func(o client.Object) bool { return !m.matches(o, options.FieldSelector) })
+		objects = slices.DeleteFunc(slices.Clone(objects), func(o client.Object) bool { return !m.matches(o, options.FieldSelector) })
 	}
 	return fill(into, objects, opts)
 }
@@ -166,6 +171,8 @@ type informer struct {
 
 	mu       sync.Mutex
 	objects  map[types.NamespacedName]client.Object
+	// listed are the objects by name, until one changes; nil then.
+	listed   []client.Object
 	handlers []toolscache.ResourceEventHandler
 	// relist is when a watch that lost its connection lists again. The informer delivers no events before held.
 	relist, held time.Time
@@ -188,10 +195,14 @@ func (i *informer) get(key types.NamespacedName) client.Object {
 	return i.objects[key]
 }
 
+// list returns all objects, sorted by name. Callers must not change the list.
 func (i *informer) list() []client.Object {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return sorted(i.objects)
+	if i.listed == nil {
+		i.listed = sorted(i.objects)
+	}
+	return i.listed
 }
 
 // run delivers the server's changes, each after a lag.
@@ -223,14 +234,11 @@ func (i *informer) follow(name string, number *int) (lost bool) {
 	for {
 		changes, more := i.mirror.server.since(i.of, *number)
 		for n := range changes {
-			if !p.sleep(p.ctx, time.Until(changes[n].At.Add(w.lagNow(name)))) || p.gate() != nil {
-				return false
-			}
-			if !p.sleep(p.ctx, time.Until(i.heldUntil())) || p.gate() != nil {
+			if !p.sleepUntil(p.ctx, changes[n].At.Add(w.lagNow(name))) || !p.sleepUntil(p.ctx, i.heldUntil()) {
 				return false
 			}
 			if i.loses() {
-				return p.sleep(p.ctx, time.Until(i.relistAt())) && p.gate() == nil
+				return p.sleepUntil(p.ctx, i.relistAt())
 			}
 			i.show(keyOf(changes[n].Object()), changes[n].After)
 			*number++
@@ -304,6 +312,7 @@ func (i *informer) show(key types.NamespacedName, now client.Object) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	before := i.objects[key]
+	i.listed = nil
 	if now == nil {
 		delete(i.objects, key)
 	} else {

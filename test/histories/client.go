@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,22 +19,36 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/histories/judge"
 )
 
-// itemType returns the type of a list's items.
-func itemType(list client.ObjectList) reflect.Type {
-	return reflect.PointerTo(reflect.TypeOf(list).Elem().FieldByIndex(itemsField(list)).Type.Elem())
+// itemsOf is the field with the items of a list, and the type of a pointer to an item.
+type itemsOf struct {
+	field int
+	of    reflect.Type
 }
 
-func itemsField(list client.ObjectList) []int {
-	field, _ := reflect.TypeOf(list).Elem().FieldByName("Items")
-	return field.Index
+// itemTypes has the result of itemsIn by the type of a list.
+var itemTypes sync.Map
+
+func itemsIn(list client.ObjectList) itemsOf {
+	t := reflect.TypeOf(list)
+	if known, is := itemTypes.Load(t); is {
+		return known.(itemsOf)
+	}
+	field, _ := t.Elem().FieldByName("Items")
+	items := itemsOf{field: field.Index[0], of: reflect.PointerTo(field.Type.Elem())}
+	itemTypes.Store(t, items)
+	return items
 }
 
-// assign copies an object into another. It returns an error if the object is nil.
-func assign(from client.Object, key types.NamespacedName, into client.Object) error {
+// assign copies an object into another, which shares what the object refers to if shared is true. It returns an error
+// if the object is nil.
+func assign(from client.Object, key types.NamespacedName, into client.Object, shared bool) error {
 	if from == nil {
 		return kerrors.NewNotFound(resourceOf(reflect.TypeOf(into)), key.Name)
 	}
-	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(from.DeepCopyObject()).Elem())
+	if !shared {
+		from = copyOf(from)
+	}
+	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(from).Elem())
 	return nil
 }
 
@@ -43,8 +58,8 @@ func fill(into client.ObjectList, objects []client.Object, opts []client.ListOpt
 	for _, o := range opts {
 		o.ApplyToList(&options)
 	}
-	items := reflect.ValueOf(into).Elem().FieldByIndex(itemsField(into))
-	items.SetLen(0)
+	items := reflect.ValueOf(into).Elem().Field(itemsIn(into).field)
+	items.Set(reflect.MakeSlice(items.Type(), 0, len(objects)))
 	for _, o := range objects {
 		if options.Namespace != "" && o.GetNamespace() != options.Namespace ||
 			options.LabelSelector != nil && !options.LabelSelector.Matches(labels.Set(o.GetLabels())) {
@@ -77,12 +92,12 @@ func (l live) Get(ctx context.Context, key client.ObjectKey, into client.Object,
 		if err != nil {
 			return err
 		}
-		return assign(found, key, into)
+		return assign(found, key, into, false)
 	})
 }
 
 func (l live) List(ctx context.Context, into client.ObjectList, opts ...client.ListOption) error {
-	t := itemType(into)
+	t := itemsIn(into).of
 	return l.request(ctx, "list", t, types.NamespacedName{}, false, func() error {
 		return fill(into, slices.DeleteFunc(l.server.all(t), func(o client.Object) bool {
 			pod, is := o.(*corev1.Pod)
@@ -135,7 +150,7 @@ func (c *cachedClient) write(ctx context.Context, verb string, o client.Object, 
 		if err != nil || stored == nil {
 			return err
 		}
-		return assign(stored, keyOf(o), o)
+		return assign(stored, keyOf(o), o, false)
 	})
 }
 
@@ -159,7 +174,7 @@ func (c *cachedClient) Update(ctx context.Context, o client.Object, _ ...client.
 
 func (c *cachedClient) replace(ctx context.Context, o client.Object, status bool) error {
 	return c.write(ctx, "update", o, func() (client.Object, error) {
-		return c.live.server.update(c.live.process.name, o, status, func(fresh client.Object) error { return assign(o, keyOf(o), fresh) })
+		return c.live.server.replace(c.live.process.name, o, status)
 	})
 }
 

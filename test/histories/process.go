@@ -3,7 +3,6 @@ package histories
 import (
 	"context"
 	"errors"
-	"hash/fnv"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -97,6 +96,15 @@ func (p *process) sleep(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
+// sleepUntil returns false if ctx or the process ended before a time, and otherwise when the process is not paused. It
+// does not yield if the time is past.
+func (p *process) sleepUntil(ctx context.Context, until time.Time) bool {
+	if d := time.Until(until); d > 0 && !p.sleep(ctx, d) {
+		return false
+	}
+	return p.gate() == nil
+}
+
 // errRefused is the error of a connection that no server accepts.
 var errRefused = errors.New("connect: connection refused")
 
@@ -145,12 +153,22 @@ func (w *weather) draw(request string) uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.counts[request]++
-	hash := fnv.New64a()
-	_, _ = hash.Write([]byte(request + strconv.FormatUint(w.counts[request]+w.seed<<20, 10)))
-	n := hash.Sum64()
+	n := fnv64a(fnvOffset, request)
+	n = fnv64a(n, strconv.FormatUint(w.counts[request]+w.seed<<20, 10))
 	n ^= n >> 33 // FNV's upper bits hardly depend on the last bytes.
 	n *= 0xff51afd7ed558ccd
 	return n ^ n>>33
+}
+
+// fnvOffset is the hash of an empty text.
+const fnvOffset = 14695981039346656037
+
+// fnv64a continues the hash of a text, as hash/fnv does, which allocates memory.
+func fnv64a(hash uint64, text string) uint64 {
+	for i := range len(text) {
+		hash = (hash ^ uint64(text[i])) * 1099511628211
+	}
+	return hash
 }
 
 // shuffle puts n things into a random order.

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/test/histories/judge"
@@ -151,24 +151,39 @@ func (s *server) create(by string, o client.Object) error {
 func (s *server) update(by string, o client.Object, status bool, change func(fresh client.Object) error) (client.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t, key := reflect.TypeOf(o), keyOf(o)
-	before := s.kindOf(t).objects[key]
+	before := s.kindOf(reflect.TypeOf(o)).objects[keyOf(o)]
 	if before == nil {
-		return nil, kerrors.NewNotFound(resourceOf(t), key.Name)
+		return nil, kerrors.NewNotFound(resourceOf(reflect.TypeOf(o)), o.GetName())
 	}
 	fresh := copyOf(before)
 	if err := change(fresh); err != nil {
 		return nil, err
 	}
+	return s.store(by, before, fresh, status)
+}
+
+// replace stores an object in place of the one with its name, if it differs.
+func (s *server) replace(by string, o client.Object, status bool) (client.Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.kindOf(reflect.TypeOf(o)).objects[keyOf(o)]
+	if before == nil {
+		return nil, kerrors.NewNotFound(resourceOf(reflect.TypeOf(o)), o.GetName())
+	}
+	return s.store(by, before, copyOf(o), status)
+}
+
+// store stores fresh in place of before, if it differs, and returns what is stored then. The caller holds mu.
+func (s *server) store(by string, before, fresh client.Object, status bool) (client.Object, error) {
+	t, key := reflect.TypeOf(before), keyOf(before)
 	if version := fresh.GetResourceVersion(); version != "" && version != before.GetResourceVersion() {
 		return nil, kerrors.NewConflict(resourceOf(t), key.Name, fmt.Errorf("version %s, not %s", before.GetResourceVersion(), version))
 	}
 	if fresh.GetUID() != before.GetUID() {
 		return nil, kerrors.NewConflict(resourceOf(t), key.Name, fmt.Errorf("UID %s, not %s", before.GetUID(), fresh.GetUID()))
 	}
-	fresh = separated(before, fresh, status)
-	fresh.SetResourceVersion(before.GetResourceVersion())
-	if equality.Semantic.DeepEqual(before, fresh) {
+	fresh, same := separated(before, fresh, status)
+	if same {
 		return before, nil
 	}
 	if g := fresh.GetDeletionGracePeriodSeconds(); fresh.GetDeletionTimestamp() != nil && len(fresh.GetFinalizers()) == 0 &&
@@ -180,44 +195,70 @@ func (s *server) update(by string, o client.Object, status bool, change func(fre
 	return fresh, nil
 }
 
-// separated keeps the old status, or, for a status update, everything but the status.
-func separated(before, fresh client.Object, status bool) client.Object {
-	of := func(o client.Object, field string) reflect.Value { return reflect.ValueOf(o).Elem().FieldByName(field) }
-	if !of(before, "Status").IsValid() {
-		return fresh
-	}
+// separated returns an object with the old status, or, for a status update, with everything but the status as before. It
+// returns true if that is the same as before. It shares parts with before: nothing that is stored is ever changed.
+func separated(before, fresh client.Object, status bool) (separate client.Object, same bool) {
+	was, is := reflect.ValueOf(before).Elem(), reflect.ValueOf(fresh).Elem()
 	if status {
-		kept := copyOf(before)
-		of(kept, "Status").Set(of(fresh, "Status"))
-		return kept
+		if before, after := was.FieldByName("Status"), is.FieldByName("Status"); before.IsValid() {
+			kept := reflect.New(was.Type())
+			kept.Elem().Set(was)
+			kept.Elem().FieldByName("Status").Set(after)
+			return kept.Interface().(client.Object), equality.Semantic.DeepEqual(before.Addr().Interface(), after.Addr().Interface())
+		}
 	}
-	of(fresh, "Status").Set(of(copyOf(before), "Status"))
-	if spec := of(before, "Spec"); spec.IsValid() && !equality.Semantic.DeepEqual(spec.Interface(), of(fresh, "Spec").Interface()) {
-		fresh.SetGeneration(before.GetGeneration() + 1)
+	fresh.SetResourceVersion(before.GetResourceVersion())
+	same = true
+	for i := was.NumField() - 1; i >= 0; i-- { // The spec before the metadata: it differs more often.
+		switch name := was.Type().Field(i).Name; {
+		case name == "Status":
+			is.Field(i).Set(was.Field(i))
+		case !same:
+		case !equality.Semantic.DeepEqual(was.Field(i).Addr().Interface(), is.Field(i).Addr().Interface()):
+			if same = false; name == "Spec" && was.FieldByName("Status").IsValid() {
+				fresh.SetGeneration(before.GetGeneration() + 1)
+			}
+		}
 	}
-	return fresh
+	return fresh, same
 }
 
 // patch applies a merge patch; for the status of pods, a strategic merge patch.
 func (s *server) patch(by string, o client.Object, kind types.PatchType, body []byte, status bool) (client.Object, error) {
 	return s.update(by, o, status, func(fresh client.Object) error {
 		fresh.SetResourceVersion("") // Compare only a resourceVersion that is in the patch.
-		original, err := json.Marshal(fresh)
-		if err != nil {
-			return err
-		}
-		var merged []byte
+		apply := mergeInto
 		if kind == types.StrategicMergePatchType {
-			merged, err = strategicpatch.StrategicMergePatch(original, body, fresh)
-		} else {
-			merged, err = jsonpatch.MergePatch(original, body)
+			apply = strategicMergeInto
 		}
-		if err != nil {
+		if err := apply(fresh, body); err != nil {
 			return kerrors.NewBadRequest(err.Error())
 		}
-		reflect.ValueOf(fresh).Elem().SetZero()
-		return json.Unmarshal(merged, fresh)
+		// In JSON times have no fractions of a second.
+		fresh.SetCreationTimestamp(metav1.NewTime(fresh.GetCreationTimestamp().Truncate(time.Second)))
+		if at := fresh.GetDeletionTimestamp(); at != nil {
+			fresh.SetDeletionTimestamp(ptr.To(metav1.NewTime(at.Truncate(time.Second))))
+		}
+		return nil
 	})
+}
+
+// strategicMergeInto applies a strategic merge patch to the metadata and the status of an object, which it changes.
+func strategicMergeInto(o any, patch []byte) error {
+	pod, is := o.(*corev1.Pod)
+	if !is {
+		return fmt.Errorf("a strategic merge patch of a %T is not simulated", o)
+	}
+	original, err := json.Marshal(&corev1.Pod{ObjectMeta: pod.ObjectMeta, Status: pod.Status})
+	if err != nil {
+		return err
+	}
+	merged, err := strategicpatch.StrategicMergePatch(original, patch, pod)
+	if err != nil {
+		return err
+	}
+	*pod = corev1.Pod{TypeMeta: pod.TypeMeta, Spec: pod.Spec}
+	return json.Unmarshal(merged, pod)
 }
 
 // remove deletes an object. A pod is deleted after its grace period, an object with finalizers after they are removed.

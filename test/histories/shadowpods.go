@@ -3,6 +3,7 @@ package histories
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -91,6 +92,10 @@ func (p *provider) reconcile(key types.NamespacedName) error {
 	}
 	// It writes the labels and annotations of the ShadowPod to the pod, even if the pod was made from an earlier
 	// ShadowPod of that name.
+	same := maps.Equal(there.GetLabels(), shadow.Labels) && maps.Equal(there.GetAnnotations(), shadow.Annotations)
+	if phase := there.(*corev1.Pod).Status.Phase; same && phase == shadow.Status.Phase {
+		return nil
+	}
 	if _, err := p.server.update("shadowpod-controller", there, false, func(fresh object) error {
 		fresh.SetResourceVersion("")
 		if fresh.GetUID() != there.GetUID() {

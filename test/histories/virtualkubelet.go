@@ -131,8 +131,8 @@ func (k *virtualKubelet) renew(connects bool) bool {
 		lease.Spec = coordinationv1.LeaseSpec{
 			HolderIdentity: &k.process.name, RenewTime: &now, LeaseDurationSeconds: ptr.To(int32(leaseSeconds)),
 		}
-		if err := k.world.home.create(k.process.name, copyOf(lease)); !kerrors.IsAlreadyExists(err) {
-			return err
+		if _, err := k.world.home.find(typeOf[coordinationv1.Lease](), keyOf(lease)); kerrors.IsNotFound(err) {
+			return k.world.home.create(k.process.name, copyOf(lease))
 		}
 		_, err := k.world.home.update(k.process.name, lease, false, func(fresh object) error {
 			spec := &fresh.(*coordinationv1.Lease).Spec

@@ -376,6 +376,21 @@ func (f *Federation) Prices() map[string]price.Lists {
 	return all
 }
 
+// Knows reports whether a provider is known.
+func (f *Federation) Knows(id string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.providers[id] != nil
+}
+
+// Confirmed reports whether a provider is known and confirmed (Provider).
+func (f *Federation) Confirmed(id string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.providers[id]
+	return p != nil && p.confirmed
+}
+
 // Provider returns the state of a provider; false if the provider is not known.
 func (f *Federation) Provider(id string) (Provider, bool) {
 	f.mu.Lock()
@@ -446,7 +461,7 @@ func (f *Federation) Room() (room resources.Amounts, usable int, unlimited bool)
 		usable++
 		for _, slice := range p.Slices {
 			at := scheduler.Place{Provider: p.ID, VirtualNode: slice.VirtualNode}
-			room.Add(roomAt(slice.Granted, loads[at]))
+			addRoom(room, slice.Granted, loads[at])
 			delete(loads, at)
 			if _, limited := slice.Granted[corev1.ResourcePods]; !limited {
 				unlimited = true
@@ -454,7 +469,7 @@ func (f *Federation) Room() (room resources.Amounts, usable int, unlimited bool)
 		}
 	}
 	for _, load := range loads {
-		room.Add(roomAt(nil, load))
+		addRoom(room, nil, load)
 	}
 	for uid, p := range f.pods {
 		if p.requests != nil && f.scheduler.PlaceOf(scheduler.HolderOf(uid)) == (scheduler.Place{}) {
@@ -464,12 +479,17 @@ func (f *Federation) Room() (room resources.Amounts, usable int, unlimited bool)
 	return room, usable, unlimited
 }
 
-// roomAt returns the granted amounts, or the assigned amounts where they are larger, less the amounts that ended pods
-// hold.
-func roomAt(granted resources.Amounts, load scheduler.Load) resources.Amounts {
-	room := resources.Amounts{}
-	room.Add(granted)
-	room.Add(load.Assigned.Excess(granted))
-	room.Sub(load.Ended)
-	return room
+// addRoom adds the granted amounts, or the assigned amounts where they are larger, less the amounts that ended pods hold.
+func addRoom(room, granted resources.Amounts, load scheduler.Load) {
+	add := func(name corev1.ResourceName, amount int64) {
+		room[name] = resources.Sum(room[name], amount-load.Ended[name])
+	}
+	for name, amount := range granted {
+		add(name, max(amount, load.Assigned[name]))
+	}
+	for name, amount := range load.Assigned {
+		if _, is := granted[name]; !is {
+			add(name, amount)
+		}
+	}
 }

@@ -91,8 +91,8 @@ func mutants() []mutant {
 			"if n.cordoned = &wanted; err == nil {\n\t\tn.cordoned = &wanted",
 		},
 		{"pods that wait keep others from the Node", federation, `room.Add(p.requests)`, `_ = p.requests`},
-		{"the Node hides the room of pods at providers that are not usable", federation, `room.Add(roomAt(nil, load))`, `_ = load`},
-		{"the Node does not show the room of ended pods as taken", federation, `room.Sub(load.Ended)`, ``},
+		{"the Node hides the room of pods at providers that are not usable", federation, `addRoom(room, nil, load)`, `_ = load`},
+		{"the Node does not show the room of ended pods as taken", federation, `amount-load.Ended[name]`, `amount`},
 		{"a write that met a conflict is tried again at once", "pkg/broker/requeue/backoff.go", `(FirstConflict, lastConflict)`, `(FirstConflict, FirstConflict)`},
 		{"a provider that was not asked counts as one that does not answer", move, "		return at.unmapped\n", "		return true\n"},
 		{
