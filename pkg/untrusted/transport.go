@@ -126,6 +126,11 @@ func (t transport) relative(req *http.Request) *http.Request {
 	return &http.Request{Method: req.Method, URL: &url.URL{Path: path, RawQuery: req.URL.RawQuery}}
 }
 
+// paths reads the paths of requests as an API server does. It is never changed.
+var paths = request.RequestInfoFactory{
+	APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api"),
+}
+
 // limitOf returns the number of bytes of an answer that are read; 0 if it is a stream.
 func limitOf(req *http.Request, status int) int64 {
 	switch {
@@ -137,9 +142,6 @@ func limitOf(req *http.Request, status int) int64 {
 	switch req.URL.Path {
 	case "/readyz", "/livez", "/healthz":
 		return maxHealth
-	}
-	paths := request.RequestInfoFactory{
-		APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api"),
 	}
 	of, err := paths.NewRequestInfo(req)
 	switch {

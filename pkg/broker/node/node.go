@@ -209,10 +209,12 @@ func (n *Node) isSettled(ctx context.Context) bool {
 	if err := n.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return false // The cache is filled soon.
 	}
-	return !slices.ContainsFunc(list.Items, func(pc v1alpha1.ProviderCluster) bool {
-		known, _ := n.State.Provider(pc.Name)
-		return !known.Confirmed
-	})
+	for i := range list.Items {
+		if !n.State.Confirmed(list.Items[i].Name) {
+			return false
+		}
+	}
+	return true
 }
 
 // nodeConditions are the conditions of the Node, Ready first.

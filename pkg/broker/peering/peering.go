@@ -68,7 +68,7 @@ func VirtualNodeNames(ctx context.Context, reader client.Reader, id string) (set
 // asks about, and connects callers with.
 func NamespaceMaps(ctx context.Context, reader client.Reader, id string) ([]*offloadingv1beta1.NamespaceMap, error) {
 	var list offloadingv1beta1.NamespaceMapList
-	if err := reader.List(ctx, &list, client.MatchingLabels{consts.RemoteClusterID: id}); err != nil {
+	if err := reader.List(ctx, &list, client.MatchingLabels{consts.RemoteClusterID: id}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	var own []*offloadingv1beta1.NamespaceMap
@@ -151,7 +151,8 @@ func TenantNamespace(ctx context.Context, reader client.Reader, id string) (stri
 func inTenantOf[T client.Object](ctx context.Context, reader client.Reader, id string, objects []T) (own []T, err error) {
 	for _, o := range objects {
 		var tenant corev1.Namespace
-		if err := reader.Get(ctx, client.ObjectKey{Name: o.GetNamespace()}, &tenant); client.IgnoreNotFound(err) != nil {
+		err := reader.Get(ctx, client.ObjectKey{Name: o.GetNamespace()}, &tenant, client.UnsafeDisableDeepCopy)
+		if client.IgnoreNotFound(err) != nil {
 			return nil, err
 		}
 		if placement.TenantOf(&tenant) == id {

@@ -22,10 +22,13 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
@@ -82,8 +85,8 @@ type Controller struct {
 	// latest has, by id, the objects with the status as it is now, which may not be written yet. They are never
 	// changed. Guarded by mu.
 	latest map[string]*v1alpha1.ProviderCluster
-	// written has, by id, when the status was last written. Guarded by mu.
-	written map[string]time.Time
+	// written has, by id, the last write of the status. Guarded by mu.
+	written map[string]write
 	// leases are the leases of the virtual kubelets, as they were last observed; guarded by mu.
 	leases map[leaseKey]observedLease
 }
@@ -91,7 +94,7 @@ type Controller struct {
 // New returns a Controller, which does nothing before SetUp.
 func New(cfg Config) *Controller {
 	return &Controller{
-		Config: cfg, latest: map[string]*v1alpha1.ProviderCluster{}, written: map[string]time.Time{},
+		Config: cfg, latest: map[string]*v1alpha1.ProviderCluster{}, written: map[string]write{},
 		leases: map[leaseKey]observedLease{},
 	}
 }
@@ -107,7 +110,9 @@ func (c *Controller) SetUp(mgr manager.Manager) error {
 		})
 	}
 	err := ctrl.NewControllerManagedBy(mgr).Named("provider").
-		For(&v1alpha1.ProviderCluster{}).
+		For(&v1alpha1.ProviderCluster{}, builder.WithPredicates(predicate.Funcs{
+			UpdateFunc: func(update event.UpdateEvent) bool { return !c.wrote(update) },
+		})).
 		Watches(&offloadingv1beta1.VirtualNode{}, by(func(o client.Object) string {
 			if vn, ok := o.(*offloadingv1beta1.VirtualNode); ok {
 				return string(vn.Spec.ClusterID)
@@ -162,7 +167,7 @@ func (c *Controller) reconcile(ctx context.Context, id string) (ctrl.Result, err
 			c.Log.Error(err, "Failed to connect to a provider", "provider", id) // Its probe will fail, with the reason.
 		}
 	}
-	_, knew := c.State.Provider(id)
+	knew := c.State.Knows(id)
 	for _, gone := range c.State.SetProvider(id, in.spec(pc), &pc.Status) {
 		c.Connections.Remove(scheduler.Place{Provider: id, VirtualNode: gone})
 	}
@@ -175,7 +180,7 @@ func (c *Controller) reconcile(ctx context.Context, id string) (ctrl.Result, err
 	if !ok {
 		return ctrl.Result{}, nil // It was removed meanwhile.
 	}
-	updated := pc.DeepCopy()
+	updated := ptr.To(*pc) // It shares all but the status, and neither is changed.
 	updated.Status = statusOf(pc, &known, in, c.NodeName)
 	translated := placement.Provider(updated, in.virtualNodes, in.namespaceMaps)
 	now := c.Clock.Now()

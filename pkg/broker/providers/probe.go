@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -59,7 +60,7 @@ func (c *Controller) setUpProbes(mgr manager.Manager) error {
 // reconcileProbe probes a provider, and requeues it until its object is gone. Jitter keeps the probes apart.
 func (c *Controller) reconcileProbe(ctx context.Context, id string) (ctrl.Result, error) {
 	var pc v1alpha1.ProviderCluster
-	if err := c.Client.Get(ctx, types.NamespacedName{Name: id}, &pc); err != nil {
+	if err := c.Client.Get(ctx, types.NamespacedName{Name: id}, &pc, client.UnsafeDisableDeepCopy); err != nil {
 		if kerrors.IsNotFound(err) {
 			c.forgetLeases(id, nil)
 			return ctrl.Result{}, nil
@@ -70,7 +71,7 @@ func (c *Controller) reconcileProbe(ctx context.Context, id string) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if _, known := c.State.Provider(id); !known {
+	if !c.State.Knows(id) {
 		c.forgetLeases(id, nil)
 		return ctrl.Result{}, nil // It is requeued once it is known.
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
@@ -303,27 +304,43 @@ const kpiIntervals = 6
 // within a second, assigned amounts within the status interval, KPIs more rarely (kpiIntervals). It returns when to try
 // again.
 func (c *Controller) writeStatus(ctx context.Context, before, updated *v1alpha1.ProviderCluster) (time.Duration, error) {
+	c.mu.Lock()
+	since := c.Clock.Since(c.written[before.Name].at)
+	c.mu.Unlock()
 	interval := c.StatusInterval
 	switch {
 	case !sameConditions(&before.Status, &updated.Status):
 		interval = min(interval, time.Second)
+	case since < interval: // It is not written yet, whatever has changed.
 	case sameButKPIs(&before.Status, &updated.Status):
 		interval *= kpiIntervals
 	}
-	c.mu.Lock()
-	wait := interval - c.Clock.Since(c.written[before.Name])
-	c.mu.Unlock()
-	if wait > 0 {
+	if wait := interval - since; wait > 0 {
 		return min(wait, c.StatusInterval), nil
 	}
-	began := c.Clock.Now()
-	if err := c.Client.Status().Patch(ctx, updated.DeepCopy(), client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+	began, stored := c.Clock.Now(), updated.DeepCopy()
+	if err := c.Client.Status().Patch(ctx, stored, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 		return 0, fmt.Errorf("status of ProviderCluster %s: %w", before.Name, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.written[before.Name] = began
+	c.written[before.Name] = write{at: began, version: stored.ResourceVersion}
 	return c.StatusInterval, nil
+}
+
+// write is a write of a status: when it began, and the resourceVersion of the object after it.
+type write struct {
+	at      time.Time
+	version string
+}
+
+// wrote reports whether an update of a ProviderCluster is nothing but the last write of its status by this controller,
+// which need not be reconciled.
+func (c *Controller) wrote(update event.UpdateEvent) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return update.ObjectNew.GetResourceVersion() == c.written[update.ObjectNew.GetName()].version &&
+		update.ObjectNew.GetGeneration() == update.ObjectOld.GetGeneration()
 }
 
 // sameConditions compares the parts that administrators act on: the conditions, and which VirtualNodes accept pods.
@@ -336,9 +353,9 @@ func sameConditions(a, b *v1alpha1.ProviderClusterStatus) bool {
 }
 
 func sameButKPIs(a, b *v1alpha1.ProviderClusterStatus) bool {
-	x, y := a.DeepCopy(), b.DeepCopy()
+	x, y := *a, *b
 	x.KPIs, y.KPIs = v1alpha1.KPIs{}, v1alpha1.KPIs{}
 	x.Summary.Latency, y.Summary.Latency = "", ""
 	x.Summary.Uptime, y.Summary.Uptime = "", ""
-	return equality.Semantic.DeepEqual(x, y)
+	return equality.Semantic.DeepEqual(&x, &y)
 }
