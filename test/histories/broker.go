@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -15,16 +16,17 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 	identitymanager "github.com/liqotech/liqo/pkg/identityManager"
@@ -62,7 +64,18 @@ type simulated struct {
 	runnables []manager.Runnable
 }
 
-func (m *simulated) Add(r manager.Runnable) error { m.runnables = append(m.runnables, r); return nil }
+// Add implements manager.Manager. The queues of controllers get no metrics: a queue with metrics wakes every half a
+// second to update them, which is more often than everything else in a history.
+func (m *simulated) Add(r manager.Runnable) error {
+	if of := reflect.Indirect(reflect.ValueOf(r)); of.Kind() == reflect.Struct && of.FieldByName("NewQueue").IsValid() {
+		of.FieldByName("NewQueue").Set(reflect.ValueOf(func(_ string, limits workqueue.TypedRateLimiter[reconcile.Request],
+		) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+			return workqueue.NewTypedRateLimitingQueue(limits)
+		}))
+	}
+	m.runnables = append(m.runnables, r)
+	return nil
+}
 
 func (m *simulated) GetConfig() *rest.Config                       { return m.config }
 func (m *simulated) GetHTTPClient() *http.Client                   { return &http.Client{Transport: m.config.Transport} }
@@ -131,7 +144,7 @@ func (w *world) runBroker(p *process) error {
 		return err
 	}
 	home.Wrap(lock.Wrap)
-	kube, err := kubernetes.NewForConfig(home)
+	kube, err := newClientset(home, leaseClients{live: reader, may: lock.Check})
 	if err != nil {
 		return err
 	}
@@ -145,7 +158,7 @@ func (w *world) runBroker(p *process) error {
 		NodeIP: "10.0.0.9", Kubelet: broker.KubeletConfig{Port: 10250, CertificateType: kubeletapi.CertificateSelfSigned},
 		Lease: leaseTimes(), Times: times(), MovesAtOnce: 5, Workers: 8,
 		QPS: -1,
-	}, m, clientset{Interface: kube, leases: leaseClients{live: reader, may: lock.Check}}, identities{process: p, world: w})
+	}, m, kube, identities{process: p, world: w})
 	if err != nil {
 		return err
 	}

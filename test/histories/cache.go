@@ -169,8 +169,8 @@ type informer struct {
 	// synced is closed after the first list.
 	synced chan struct{}
 
-	mu       sync.Mutex
-	objects  map[types.NamespacedName]client.Object
+	mu      sync.Mutex
+	objects map[types.NamespacedName]client.Object
 	// listed are the objects by name, until one changes; nil then.
 	listed   []client.Object
 	handlers []toolscache.ResourceEventHandler

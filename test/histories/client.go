@@ -174,7 +174,7 @@ func (c *cachedClient) Update(ctx context.Context, o client.Object, _ ...client.
 
 func (c *cachedClient) replace(ctx context.Context, o client.Object, status bool) error {
 	return c.write(ctx, "update", o, func() (client.Object, error) {
-		return c.live.server.replace(c.live.process.name, o, status)
+		return c.live.server.replace(c.live.process.name, copyOf(o), status)
 	})
 }
 

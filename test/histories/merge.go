@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// mergeInto applies a JSON merge patch (RFC 7386) to an object, which it changes. Encoding and decoding the whole object,
-// as an API server does, would take most of the time of a history.
+// mergeInto applies a JSON merge patch (RFC 7386) to an object. It changes nothing that the object refers to, such as a map:
+// that is replaced. To encode and decode the whole object, as an API server does, took a third of a history's time.
 func mergeInto(object any, patch []byte) error { return merge(reflect.ValueOf(object).Elem(), patch) }
 
 // merge applies a patch to a value, which must be addressable.
@@ -24,9 +24,11 @@ func merge(into reflect.Value, patch json.RawMessage) error {
 		return json.Unmarshal(patch, into.Addr().Interface())
 	}
 	if into.Kind() == reflect.Pointer {
-		if into.IsNil() {
-			into.Set(reflect.New(into.Type().Elem()))
+		fresh := reflect.New(into.Type().Elem())
+		if !into.IsNil() {
+			fresh.Elem().Set(into.Elem())
 		}
+		into.Set(fresh)
 		return merge(into.Elem(), patch)
 	}
 	var members map[string]json.RawMessage
@@ -51,9 +53,11 @@ func merge(into reflect.Value, patch json.RawMessage) error {
 
 // mergeMap applies the members of a patch to a map with keys of a kind of string.
 func mergeMap(into reflect.Value, members map[string]json.RawMessage) error {
-	if into.IsNil() {
-		into.Set(reflect.MakeMapWithSize(into.Type(), len(members)))
+	fresh := reflect.MakeMapWithSize(into.Type(), into.Len()+len(members))
+	for all := into.MapRange(); all.Next(); {
+		fresh.SetMapIndex(all.Key(), all.Value())
 	}
+	into.Set(fresh)
 	for name, member := range members {
 		key := reflect.ValueOf(name).Convert(into.Type().Key())
 		if string(member) == "null" {

@@ -147,13 +147,21 @@ func (s *server) create(by string, o client.Object) error {
 	return nil
 }
 
+// stored returns the stored object of the name and type of o. The caller holds mu.
+func (s *server) stored(o client.Object) (client.Object, error) {
+	if found := s.kindOf(reflect.TypeOf(o)).objects[keyOf(o)]; found != nil {
+		return found, nil
+	}
+	return nil, kerrors.NewNotFound(resourceOf(reflect.TypeOf(o)), o.GetName())
+}
+
 // update applies change to a copy of an object, and stores the copy if it differs. It returns the error of change.
 func (s *server) update(by string, o client.Object, status bool, change func(fresh client.Object) error) (client.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := s.kindOf(reflect.TypeOf(o)).objects[keyOf(o)]
-	if before == nil {
-		return nil, kerrors.NewNotFound(resourceOf(reflect.TypeOf(o)), o.GetName())
+	before, err := s.stored(o)
+	if err != nil {
+		return nil, err
 	}
 	fresh := copyOf(before)
 	if err := change(fresh); err != nil {
@@ -162,15 +170,15 @@ func (s *server) update(by string, o client.Object, status bool, change func(fre
 	return s.store(by, before, fresh, status)
 }
 
-// replace stores an object in place of the one with its name, if it differs.
+// replace stores an object, which the caller does not change later, in place of the one with its name, if it differs.
 func (s *server) replace(by string, o client.Object, status bool) (client.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := s.kindOf(reflect.TypeOf(o)).objects[keyOf(o)]
-	if before == nil {
-		return nil, kerrors.NewNotFound(resourceOf(reflect.TypeOf(o)), o.GetName())
+	before, err := s.stored(o)
+	if err != nil {
+		return nil, err
 	}
-	return s.store(by, before, copyOf(o), status)
+	return s.store(by, before, o, status)
 }
 
 // store stores fresh in place of before, if it differs, and returns what is stored then. The caller holds mu.
@@ -225,22 +233,30 @@ func separated(before, fresh client.Object, status bool) (separate client.Object
 
 // patch applies a merge patch; for the status of pods, a strategic merge patch.
 func (s *server) patch(by string, o client.Object, kind types.PatchType, body []byte, status bool) (client.Object, error) {
-	return s.update(by, o, status, func(fresh client.Object) error {
-		fresh.SetResourceVersion("") // Compare only a resourceVersion that is in the patch.
-		apply := mergeInto
-		if kind == types.StrategicMergePatchType {
-			apply = strategicMergeInto
-		}
-		if err := apply(fresh, body); err != nil {
-			return kerrors.NewBadRequest(err.Error())
-		}
-		// In JSON times have no fractions of a second.
-		fresh.SetCreationTimestamp(metav1.NewTime(fresh.GetCreationTimestamp().Truncate(time.Second)))
-		if at := fresh.GetDeletionTimestamp(); at != nil {
-			fresh.SetDeletionTimestamp(ptr.To(metav1.NewTime(at.Truncate(time.Second))))
-		}
-		return nil
-	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, err := s.stored(o)
+	if err != nil {
+		return nil, err
+	}
+	// The patched object shares all that the patch does not change.
+	patched := reflect.New(reflect.TypeOf(o).Elem())
+	patched.Elem().Set(reflect.ValueOf(before).Elem())
+	fresh := patched.Interface().(client.Object)
+	fresh.SetResourceVersion("") // Compare only a resourceVersion that is in the patch.
+	apply := mergeInto
+	if kind == types.StrategicMergePatchType {
+		apply = strategicMergeInto
+	}
+	if err := apply(fresh, body); err != nil {
+		return nil, kerrors.NewBadRequest(err.Error())
+	}
+	// In JSON times have no fractions of a second.
+	fresh.SetCreationTimestamp(metav1.NewTime(fresh.GetCreationTimestamp().Truncate(time.Second)))
+	if at := fresh.GetDeletionTimestamp(); at != nil {
+		fresh.SetDeletionTimestamp(ptr.To(metav1.NewTime(at.Truncate(time.Second))))
+	}
+	return s.store(by, before, fresh, status)
 }
 
 // strategicMergeInto applies a strategic merge patch to the metadata and the status of an object, which it changes.

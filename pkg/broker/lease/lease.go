@@ -61,7 +61,9 @@ func New(home *rest.Config, name types.NamespacedName, renewDeadline time.Durati
 
 // RequestTimeout is when a request of the elector is given up: early enough for another one before the renew deadline, as
 // controller-runtime's is (pkg/leaderelection).
-func RequestTimeout(renewDeadline time.Duration) time.Duration { return max(renewDeadline/2, time.Second) }
+func RequestTimeout(renewDeadline time.Duration) time.Duration {
+	return max(renewDeadline/2, time.Second)
+}
 
 // NewForClient returns the Lease of a name, for a client that gives up requests by itself, after RequestTimeout.
 func NewForClient(leases coordinationv1client.LeasesGetter, name types.NamespacedName, passive clock.PassiveClock) (*Lease, error) {

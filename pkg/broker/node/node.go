@@ -142,18 +142,18 @@ func (n *Node) NotifyNodeStatus(ctx context.Context, changes func(*corev1.Node))
 func (n *Node) next(settled bool) *corev1.Node {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	fresh := n.forge(n.last)
-	if !settled {
-		if n.last == nil {
-			return nil
-		}
-		fresh.Status.Capacity, fresh.Status.Allocatable = n.last.Status.Capacity, n.last.Status.Allocatable
-	}
-	if n.last != nil && sameStatus(&n.last.Status, &fresh.Status) {
+	if !settled && n.last == nil {
 		return nil
 	}
-	n.last = fresh
-	return fresh.DeepCopy()
+	status := n.status(n.last)
+	if !settled {
+		status.Capacity, status.Allocatable = n.last.Status.Capacity, n.last.Status.Allocatable
+	}
+	if n.last != nil && sameStatus(&n.last.Status, &status) {
+		return nil
+	}
+	n.last = n.with(status, n.last)
+	return n.last.DeepCopy()
 }
 
 // Run keeps the Node and its lease until ctx ends.
@@ -318,10 +318,10 @@ func (n *Node) cordon(ctx context.Context) error {
 	return err
 }
 
-// forge returns the current Node. It is Ready while the broker leads: Kubernetes and Liqo treat the pods of a Node that
+// status returns the current status of the Node. It is Ready while the broker leads: Kubernetes and Liqo treat the pods of a Node that
 // is not Ready as lost (Liqo's podstatus-controller, Kubernetes' taint eviction), and the pods at one provider are not
 // lost when another, or even this one, accepts no new pods. Conditions that do not change keep their times.
-func (n *Node) forge(before *corev1.Node) *corev1.Node {
+func (n *Node) status(before *corev1.Node) corev1.NodeStatus {
 	room, usable := n.room()
 	ready := corev1.NodeCondition{
 		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "BrokerLeads",
@@ -345,6 +345,21 @@ func (n *Node) forge(before *corev1.Node) *corev1.Node {
 			conditions[i].LastTransitionTime = before.Status.Conditions[i].LastTransitionTime
 		}
 	}
+	return corev1.NodeStatus{
+		Phase: corev1.NodeRunning, Conditions: conditions, Capacity: room, Allocatable: room.DeepCopy(),
+		Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: n.IP}},
+		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: int32(n.Port)}},
+		NodeInfo: corev1.NodeSystemInfo{
+			KubeletVersion: n.Version, OperatingSystem: "linux", Architecture: runtime.GOARCH,
+		},
+	}
+}
+
+// forge returns the current Node.
+func (n *Node) forge(before *corev1.Node) *corev1.Node { return n.with(n.status(before), before) }
+
+// with returns the Node with a status.
+func (n *Node) with(status corev1.NodeStatus, before *corev1.Node) *corev1.Node {
 	forged := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: n.Name,
@@ -361,14 +376,7 @@ func (n *Node) forge(before *corev1.Node) *corev1.Node {
 		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{
 			Key: consts.VirtualNodeTolerationKey, Value: "true", Effect: corev1.TaintEffectNoExecute,
 		}}},
-		Status: corev1.NodeStatus{
-			Phase: corev1.NodeRunning, Conditions: conditions, Capacity: room, Allocatable: room.DeepCopy(),
-			Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: n.IP}},
-			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: int32(n.Port)}},
-			NodeInfo: corev1.NodeSystemInfo{
-				KubeletVersion: n.Version, OperatingSystem: "linux", Architecture: runtime.GOARCH,
-			},
-		},
+		Status: status,
 	}
 	if before != nil {
 		forged.OwnerReferences = before.OwnerReferences
