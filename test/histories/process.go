@@ -38,6 +38,8 @@ type process struct {
 	mu sync.Mutex
 	// resumed is closed when the process resumes; nil while it runs.
 	resumed chan struct{}
+	// timers are not used at the moment.
+	timers []*time.Timer
 }
 
 func newProcess(ctx context.Context, name string) *process {
@@ -85,8 +87,8 @@ func (p *process) gate() error {
 
 // sleep returns false if ctx or the process ended before the time was over.
 func (p *process) sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+	timer := p.timer(d)
+	defer p.idle(timer)
 	select {
 	case <-timer.C:
 		return true
@@ -94,6 +96,28 @@ func (p *process) sleep(ctx context.Context, d time.Duration) bool {
 	case <-p.ctx.Done():
 	}
 	return false
+}
+
+// timer returns a timer that the caller hands back to idle.
+func (p *process) timer(d time.Duration) *time.Timer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := len(p.timers) - 1
+	if last < 0 {
+		return time.NewTimer(d)
+	}
+	timer := p.timers[last]
+	p.timers = p.timers[:last]
+	timer.Reset(d)
+	return timer
+}
+
+// idle keeps a timer for the next use.
+func (p *process) idle(timer *time.Timer) {
+	timer.Stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.timers = append(p.timers, timer)
 }
 
 // sleepUntil returns false if ctx or the process ended before a time, and otherwise when the process is not paused. It

@@ -33,7 +33,7 @@ func (o *outcome) record() *judge.Record {
 	for _, p := range o.world.providers {
 		of := &judge.Provider{ID: p.id, Cluster: p.server.cluster()}
 		p.weather.mu.Lock()
-		of.Answers = slices.Clone(p.weather.answers)
+		of.Answers = slices.Clip(p.weather.answers) // They are only appended to.
 		p.weather.mu.Unlock()
 		for _, s := range p.slices {
 			of.Slices = append(of.Slices, judge.Slice{VirtualNode: s.virtualNode, Millis: int64(s.cpus) * 1000})

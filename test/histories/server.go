@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -190,8 +191,8 @@ func (s *server) store(by string, before, fresh client.Object, status bool) (cli
 	if fresh.GetUID() != before.GetUID() {
 		return nil, kerrors.NewConflict(resourceOf(t), key.Name, fmt.Errorf("UID %s, not %s", before.GetUID(), fresh.GetUID()))
 	}
-	fresh, same := separated(before, fresh, status)
-	if same {
+	fresh, unchanged := separated(before, fresh, status)
+	if unchanged {
 		return before, nil
 	}
 	if g := fresh.GetDeletionGracePeriodSeconds(); fresh.GetDeletionTimestamp() != nil && len(fresh.GetFinalizers()) == 0 &&
@@ -205,30 +206,53 @@ func (s *server) store(by string, before, fresh client.Object, status bool) (cli
 
 // separated returns an object with the old status, or, for a status update, with everything but the status as before. It
 // returns true if that is the same as before. It shares parts with before: nothing that is stored is ever changed.
-func separated(before, fresh client.Object, status bool) (separate client.Object, same bool) {
+func separated(before, fresh client.Object, status bool) (separate client.Object, unchanged bool) {
 	was, is := reflect.ValueOf(before).Elem(), reflect.ValueOf(fresh).Elem()
 	if status {
 		if before, after := was.FieldByName("Status"), is.FieldByName("Status"); before.IsValid() {
 			kept := reflect.New(was.Type())
 			kept.Elem().Set(was)
 			kept.Elem().FieldByName("Status").Set(after)
-			return kept.Interface().(client.Object), equality.Semantic.DeepEqual(before.Addr().Interface(), after.Addr().Interface())
+			return kept.Interface().(client.Object), same(before, after)
 		}
 	}
 	fresh.SetResourceVersion(before.GetResourceVersion())
-	same = true
+	unchanged = true
 	for i := was.NumField() - 1; i >= 0; i-- { // The spec before the metadata: it differs more often.
 		switch name := was.Type().Field(i).Name; {
 		case name == "Status":
 			is.Field(i).Set(was.Field(i))
-		case !same:
-		case !equality.Semantic.DeepEqual(was.Field(i).Addr().Interface(), is.Field(i).Addr().Interface()):
-			if same = false; name == "Spec" && was.FieldByName("Status").IsValid() {
+		case !unchanged:
+		case !same(was.Field(i), is.Field(i)):
+			if unchanged = false; name == "Spec" && was.FieldByName("Status").IsValid() {
 				fresh.SetGeneration(before.GetGeneration() + 1)
 			}
 		}
 	}
-	return fresh, same
+	return fresh, unchanged
+}
+
+// whole are the structs that are compared as a whole.
+var whole = []reflect.Type{reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[resource.Quantity]()}
+
+// same reports whether two values are equal to equality.Semantic. It does not look into what they share.
+func same(a, b reflect.Value) bool {
+	switch kind := a.Kind(); {
+	case kind == reflect.Struct && !slices.Contains(whole, a.Type()):
+		for i := range a.NumField() {
+			if !same(a.Field(i), b.Field(i)) {
+				return false
+			}
+		}
+		return true
+	case kind == reflect.Slice || kind == reflect.Map || kind == reflect.Pointer:
+		if a.UnsafePointer() == b.UnsafePointer() && (kind != reflect.Slice || a.Len() == b.Len()) {
+			return true
+		}
+	case kind < reflect.Array || kind == reflect.String:
+		return a.Equal(b)
+	}
+	return equality.Semantic.DeepEqual(a.Interface(), b.Interface())
 }
 
 // patch applies a merge patch; for the status of pods, a strategic merge patch.

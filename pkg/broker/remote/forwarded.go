@@ -117,16 +117,26 @@ func (l *Listing) Continue(ctx context.Context, c *Connection) (done bool, err e
 
 // each asks for pods by name, and returns those without an answer.
 func (l *Listing) each(ctx context.Context, c *Connection, options metav1.ListOptions) (unanswered []string, err error) {
+	one := func(name string) error {
+		options := options
+		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+		if err := untrusted.List(ctx, c.shadowPods(l.namespace), options, l.addShadowPod); err != nil {
+			return err
+		}
+		return untrusted.List(ctx, c.pods(l.namespace), options, l.addPod)
+	}
+	if len(l.names) == 1 {
+		if err := one(l.names[0]); err != nil {
+			return l.names, err
+		}
+		return nil, nil
+	}
 	errs := make([]error, len(l.names))
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for i, name := range l.names {
-		options := options
-		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 		group.Go(func() error {
-			if errs[i] = untrusted.List(ctx, c.shadowPods(l.namespace), options, l.addShadowPod); errs[i] == nil {
-				errs[i] = untrusted.List(ctx, c.pods(l.namespace), options, l.addPod)
-			}
+			errs[i] = one(name)
 			return errs[i]
 		})
 	}

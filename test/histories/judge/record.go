@@ -211,17 +211,19 @@ func (r *Record) localPods() map[types.UID][]Change {
 
 // latest returns the objects that exist at the end of a record, sorted by namespace and name.
 func latest(record []Change) []client.Object {
-	all := map[types.NamespacedName]client.Object{}
-	for i := range record {
-		if key := client.ObjectKeyFromObject(record[i].Object()); record[i].After == nil {
-			delete(all, key)
-		} else {
-			all[key] = record[i].After
+	var all []client.Object
+	later := map[types.NamespacedName]bool{}
+	for i := len(record) - 1; i >= 0; i-- {
+		key := client.ObjectKeyFromObject(record[i].Object())
+		if !later[key] && record[i].After != nil {
+			all = append(all, record[i].After)
 		}
+		later[key] = true
 	}
-	return slices.SortedFunc(maps.Values(all), func(a, b client.Object) int {
+	slices.SortFunc(all, func(a, b client.Object) int {
 		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 	})
+	return all
 }
 
 // latestPods returns the pods that exist at the end of a record.
