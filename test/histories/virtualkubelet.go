@@ -131,18 +131,16 @@ func (k *virtualKubelet) renew(connects bool) bool {
 		lease.Spec = coordinationv1.LeaseSpec{
 			HolderIdentity: &k.process.name, RenewTime: &now, LeaseDurationSeconds: ptr.To(int32(leaseSeconds)),
 		}
-		if _, err := k.world.home.find(typeOf[coordinationv1.Lease](), keyOf(lease)); kerrors.IsNotFound(err) {
-			return k.world.home.create(k.process.name, copyOf(lease))
+		found, err := k.world.home.find(typeOf[coordinationv1.Lease](), keyOf(lease))
+		if err != nil {
+			return k.world.home.create(k.process.name, lease)
 		}
-		_, err := k.world.home.update(k.process.name, lease, false, func(fresh object) error {
-			spec := &fresh.(*coordinationv1.Lease).Spec
-			if *spec.HolderIdentity != k.process.name && time.Since(spec.RenewTime.Time) < leaseSeconds*time.Second {
-				return errors.New("another process holds it")
-			}
-			*spec = lease.Spec
-			fresh.SetAnnotations(lease.Annotations)
-			return nil
-		})
+		fresh := *found.(*coordinationv1.Lease)
+		if *fresh.Spec.HolderIdentity != k.process.name && time.Since(fresh.Spec.RenewTime.Time) < leaseSeconds*time.Second {
+			return errors.New("another process holds it")
+		}
+		fresh.Spec, fresh.Annotations = lease.Spec, lease.Annotations
+		_, err = k.world.home.replace(k.process.name, &fresh, false)
 		return err
 	}) == nil
 }
