@@ -105,7 +105,10 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		_ = resp.Body.Close()
 		return nil, &RedirectError{Code: resp.StatusCode, Target: Cut(location, maxTarget)}
 	}
-	limit := limitOf(t.relative(req), resp.StatusCode)
+	limit := int64(maxHealth) // An answer that announces no more than the least limit needs no other.
+	if resp.ContentLength < 0 || resp.ContentLength > limit || resp.StatusCode == http.StatusSwitchingProtocols {
+		limit = limitOf(t.relative(req), resp.StatusCode)
+	}
 	if limit == 0 {
 		return resp, nil
 	}

@@ -1,6 +1,7 @@
 package providers
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
@@ -23,6 +28,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
+	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -324,6 +330,70 @@ func TestOnlyKPIsMayWait(t *testing.T) {
 	require.True(t, sameConditions(status(metav1.ConditionTrue, "a", ""), status(metav1.ConditionTrue, "b", "")))
 	require.False(t, sameConditions(status(metav1.ConditionTrue, "a", ""), status(metav1.ConditionFalse, "a", "")))
 	require.False(t, sameConditions(status(metav1.ConditionTrue, "a", ""), status(metav1.ConditionTrue, "a", "not ready")))
+}
+
+// Conditions are written within a second, amounts within the interval, KPIs within six, and the controller's own write is
+// not reconciled.
+func TestAStatusIsWrittenWhenItIsTime(t *testing.T) {
+	scheme, err := apischeme.New()
+	require.NoError(t, err)
+	before := &v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: "q", Generation: 1}}
+	home := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(before).WithObjects(before).Build()
+	now := clocktesting.NewFakeClock(noon)
+	c := New(Config{Clock: now, Client: home, StatusInterval: 10 * time.Second})
+	stored := func() *v1alpha1.ProviderCluster {
+		var pc v1alpha1.ProviderCluster
+		require.NoError(t, home.Get(t.Context(), client.ObjectKeyFromObject(before), &pc))
+		return &pc
+	}
+	// write changes the status after a wait, and returns when to try again, and whether it was written.
+	write := func(wait time.Duration, change func(*v1alpha1.ProviderClusterStatus)) (time.Duration, bool) {
+		now.Step(wait)
+		is := stored()
+		updated := is.DeepCopy()
+		change(&updated.Status)
+		after, err := c.writeStatus(t.Context(), is, updated)
+		require.NoError(t, err)
+		written := stored()
+		require.True(t, c.wrote(event.UpdateEvent{ObjectOld: is, ObjectNew: written}))
+		return after, written.ResourceVersion != is.ResourceVersion
+	}
+	pods := func(s *v1alpha1.ProviderClusterStatus) { s.Pods++ }
+	kpis := func(s *v1alpha1.ProviderClusterStatus) { s.KPIs.MovedAway++ }
+	ready := func(s *v1alpha1.ProviderClusterStatus) {
+		s.Conditions = append(s.Conditions, metav1.Condition{Type: fmt.Sprint("C", len(s.Conditions)), Status: metav1.ConditionTrue})
+	}
+	for _, tc := range []struct {
+		wait    time.Duration
+		change  func(*v1alpha1.ProviderClusterStatus)
+		written bool
+		after   time.Duration
+	}{
+		{0, pods, true, 10 * time.Second},
+		{3 * time.Second, pods, false, 7 * time.Second},
+		{time.Second, ready, true, 10 * time.Second},
+		{500 * time.Millisecond, ready, false, 500 * time.Millisecond},
+		{500 * time.Millisecond, ready, true, 10 * time.Second},
+		{4 * time.Second, kpis, false, 6 * time.Second},
+		{6 * time.Second, kpis, false, 10 * time.Second},
+		{49 * time.Second, kpis, false, time.Second},
+		{time.Second, kpis, true, 10 * time.Second},
+		{10 * time.Second, pods, true, 10 * time.Second},
+	} {
+		after, written := write(tc.wait, tc.change)
+		require.Equal(t, tc.written, written, tc)
+		require.Equal(t, tc.after, after, tc)
+	}
+
+	own := stored()
+	require.True(t, c.wrote(event.UpdateEvent{ObjectOld: own, ObjectNew: own}))
+	changed := own.DeepCopy()
+	changed.Generation++
+	require.False(t, c.wrote(event.UpdateEvent{ObjectOld: own, ObjectNew: changed}), "an administrator has changed it too")
+	changed = own.DeepCopy()
+	changed.ResourceVersion += "0"
+	require.False(t, c.wrote(event.UpdateEvent{ObjectOld: own, ObjectNew: changed}), "another one has written it since")
+	require.False(t, New(Config{}).wrote(event.UpdateEvent{ObjectOld: own, ObjectNew: own}), "another leader has written it")
 }
 
 func TestALeaseIsLiveWhileItsHolderRenewsIt(t *testing.T) {
