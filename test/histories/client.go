@@ -39,7 +39,7 @@ func itemsIn(list client.ObjectList) itemsOf {
 	return items
 }
 
-// assign copies an object into another, which shares what the object refers to if shared is true. It returns an error
+// assign copies an object into another, which shares all references of the object if shared is true. It returns an error
 // if the object is nil.
 func assign(from client.Object, key types.NamespacedName, into client.Object, shared bool) error {
 	if from == nil {

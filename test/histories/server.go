@@ -182,7 +182,7 @@ func (s *server) replace(by string, o client.Object, status bool) (client.Object
 	return s.store(by, before, o, status)
 }
 
-// store stores fresh in place of before, if it differs, and returns what is stored then. The caller holds mu.
+// store replaces a stored object with fresh, if that differs, and returns the stored object. The caller holds mu.
 func (s *server) store(by string, before, fresh client.Object, status bool) (client.Object, error) {
 	t, key := reflect.TypeOf(before), keyOf(before)
 	if version := fresh.GetResourceVersion(); version != "" && version != before.GetResourceVersion() {
@@ -235,7 +235,7 @@ func separated(before, fresh client.Object, status bool) (separate client.Object
 // whole are the structs that are compared as a whole.
 var whole = []reflect.Type{reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[resource.Quantity]()}
 
-// same reports whether two values are equal to equality.Semantic. It does not look into what they share.
+// same reports whether two values are equal to equality.Semantic. It does not compare shared references.
 func same(a, b reflect.Value) bool {
 	switch kind := a.Kind(); {
 	case kind == reflect.Struct && !slices.Contains(whole, a.Type()):
