@@ -3,6 +3,7 @@ package histories
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"reflect"
 	"strings"
@@ -68,14 +69,22 @@ type simulated struct {
 // ten pods, but each would have a stack that grows as it takes its turn.
 const mostWorkers = 12
 
+// newQueue makes the queue of a controller.
+type newQueue = func(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request]
+
 // Add implements manager.Manager. The queues of controllers get no metrics: a queue with metrics wakes every half a
 // second to update them, which is more often than everything else in a history.
 func (m *simulated) Add(r manager.Runnable) error {
 	if of := reflect.Indirect(reflect.ValueOf(r)); of.Kind() == reflect.Struct && of.FieldByName("NewQueue").IsValid() {
-		of.FieldByName("NewQueue").Set(reflect.ValueOf(func(_ string, limits workqueue.TypedRateLimiter[reconcile.Request],
-		) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-			return workqueue.NewTypedRateLimitingQueue(limits)
-		}))
+		// A queue without a name has no metrics.
+		made, ok := of.FieldByName("NewQueue").Interface().(newQueue)
+		if !ok {
+			return fmt.Errorf("the queue of a controller is made by a %s", of.FieldByName("NewQueue").Type())
+		}
+		of.FieldByName("NewQueue").Set(reflect.ValueOf(newQueue(
+			func(_ string, limits workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+				return made("", limits)
+			})))
 		workers := of.FieldByName("MaxConcurrentReconciles")
 		workers.SetInt(min(workers.Int(), mostWorkers))
 	}
