@@ -27,6 +27,13 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
+// StatusOf returns the status that the broker writes for a provider whose network is connected, by the state and its
+// VirtualNodes, which the virtual kubelets of the broker's node serve. pkg/simulate uses it.
+func StatusOf(pc *v1alpha1.ProviderCluster, known *state.Provider, virtualNodes []*offloadingv1beta1.VirtualNode, node string,
+) v1alpha1.ProviderClusterStatus {
+	return statusOf(pc, known, objects{virtualNodes: virtualNodes, connected: true}, node)
+}
+
 // statusOf returns the status of a provider, by the state and the objects of the API.
 func statusOf(pc *v1alpha1.ProviderCluster, known *state.Provider, in objects, node string) v1alpha1.ProviderClusterStatus {
 	status := v1alpha1.ProviderClusterStatus{
