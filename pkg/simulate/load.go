@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -142,8 +143,8 @@ func faults(value any, into reflect.Type, at *field.Path) (found field.ErrorList
 func faultsOfFields(of map[string]any, into reflect.Type, at *field.Path) (found field.ErrorList) {
 	switch into.Kind() { //nolint:exhaustive // Other kinds have no fields.
 	case reflect.Map:
-		for key, value := range of {
-			found = append(found, faults(value, into.Elem(), at.Key(key))...)
+		for _, key := range slices.Sorted(maps.Keys(of)) {
+			found = append(found, faults(of[key], into.Elem(), at.Key(key))...)
 		}
 	case reflect.Struct:
 		for i := range into.NumField() {

@@ -232,7 +232,7 @@ func (s *simulation) reconcileAssigned(p *pod) {
 	}
 	if reason == eviction.Unreachable && !s.fitsElsewhere(p) {
 		silent := s.clock.Since(at.FailoverFrom)
-		s.check(p, min(max(s.probing.ProbeInterval, silent/10), longestNowhere))
+		s.check(p, min(max(s.probeInterval, silent/10), longestNowhere))
 		return
 	}
 	s.evict(p, reason)
@@ -295,7 +295,7 @@ func (s *simulation) release(p *pod) {
 	switch unreachable := !at.UnreachableSince.IsZero(); {
 	case !unreachable && s.providers[p.place.Provider].silent, unreachable && at.MovesSuspended,
 		unreachable && rules.Failover == v1alpha1.FailoverNever:
-		s.check(p, s.probing.ProbeInterval)
+		s.check(p, s.probeInterval)
 		return
 	case unreachable:
 		if left := rules.FailoverAfter - s.clock.Since(at.FailoverFrom); left > 0 {

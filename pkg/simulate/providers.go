@@ -17,16 +17,15 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 const (
 	// nodeName is the name of the broker's Node.
 	nodeName = "liqo-broker"
-	// steadyProbes is how many probe intervals are between two probes of a provider that answers. The uptime is the
-	// same as with one in each interval: more than steadyProbes may be missing before it counts as unobserved.
-	steadyProbes = 5
-	// refreshInterval is how often decisions get the KPIs of a provider to which nothing else happens.
-	refreshInterval = time.Minute
+	// steadyInterval is how often a provider is probed, and decisions get its KPIs, to which nothing happens: a probe in
+	// each interval of the broker would have the same answer.
+	steadyInterval = 5 * time.Minute
 )
 
 // provider is a provider cluster, and the broker's objects for it.
@@ -39,11 +38,10 @@ type provider struct {
 	// silent means that it does not answer; unseen has the reports that are due when it does.
 	silent bool
 	unseen []func()
-	// steady means that nothing happens to it, probed and refreshed are numbers and times of the last ones.
-	steady    bool
-	probed    int
-	refreshed time.Time
-	cleaning  bool
+	// probed is the number of the last probe that was scheduled. unclean means that it may run pods that were moved
+	// away, cleaning that it is about to remove them.
+	probed            int
+	unclean, cleaning bool
 	// priced is when its next price list applies.
 	priced time.Time
 }
@@ -65,7 +63,7 @@ func (s *simulation) startProviders() {
 		s.grants(p.object.Name, s.clock.now, p.granted())
 		s.probe(p)
 		s.refresh(p)
-		s.awaitProbe(p, s.probing.ProbeInterval*time.Duration(i+1)/time.Duration(len(s.order)))
+		s.awaitProbe(p, s.probeInterval*time.Duration(i+1)/time.Duration(len(s.order)))
 	}
 }
 
@@ -179,14 +177,13 @@ func (s *simulation) awaitProbe(p *provider, after time.Duration) {
 			return
 		}
 		s.probe(p)
-		if s.clock.Since(p.refreshed) >= refreshInterval {
-			s.refresh(p)
+		s.refresh(p)
+		at := scheduler.Place{Provider: p.object.Name, VirtualNode: p.virtualNodes[0].Name}
+		if steady := !p.silent && !p.unclean && s.state.VirtualNode(at).UnreachableSince.IsZero(); steady {
+			s.awaitProbe(p, max(s.probeInterval, steadyInterval))
+			return
 		}
-		interval := s.probing.ProbeInterval
-		if p.steady {
-			interval *= steadyProbes
-		}
-		s.awaitProbe(p, interval)
+		s.awaitProbe(p, s.probeInterval)
 	})
 }
 
@@ -203,8 +200,6 @@ func (s *simulation) probe(p *provider) {
 	for _, id := range s.state.ObserveProbe(p.object.Name, probe) {
 		s.refresh(s.providers[id])
 	}
-	known, _ := s.state.Provider(p.object.Name)
-	p.steady = known.Answers && !known.Unclean
 }
 
 // refresh gives the scheduler the present state of a provider, as the controller of pkg/broker/providers does.
@@ -216,7 +211,7 @@ func (s *simulation) refresh(p *provider) {
 	}
 	updated := *p.object
 	updated.Status = providers.StatusOf(p.object, &known, p.virtualNodes, nodeName)
-	p.object, p.refreshed = &updated, now
+	p.object, p.unclean = &updated, known.Unclean
 	translated := placement.Provider(&updated, p.virtualNodes, s.mapped)
 	s.priceOf(id, now, translated.Prices)
 	if s.state.Schedule(translated) {
@@ -284,13 +279,16 @@ func (s *simulation) setSilent(p *provider, silent bool) {
 	if p.silent == silent {
 		return
 	}
-	p.silent, p.steady = silent, false
+	if silent {
+		s.probe(p) // It was up until now: the last probe may have been steadyInterval ago.
+	}
+	p.silent = silent
 	due := p.unseen
 	p.unseen = nil
 	for _, report := range due {
 		report()
 	}
-	wait := s.probing.ProbeInterval / 2
+	wait := s.probeInterval / 2
 	if silent {
 		wait += s.probeTimeout
 	}

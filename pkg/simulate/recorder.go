@@ -27,6 +27,7 @@ type recorder struct {
 	scenario *Scenario
 	hours    int
 	prices   *ledger.Prices
+	latest   map[string]ledger.PriceChange
 	costs    *ledger.Sum
 	records  []*record
 	moves    map[eviction.Reason]int
@@ -56,15 +57,17 @@ type recorded struct {
 func newRecorder(sc *Scenario) *recorder {
 	return &recorder{
 		scenario: sc, hours: int((sc.Duration.Duration + time.Hour - 1) / time.Hour), prices: ledger.NewPrices(),
-		costs: ledger.NewSum(ledger.ByConsumer, ledger.ByProvider), moves: map[eviction.Reason]int{},
+		latest: map[string]ledger.PriceChange{},
+		costs:  ledger.NewSum(ledger.ByConsumer, ledger.ByProvider), moves: map[eviction.Reason]int{},
 		granted: map[string][]grant{}, used: map[string]hourly{}, had: map[string]hourly{}, assignments: map[string]int{},
 	}
 }
 
 // priceOf records the prices of a provider if they differ from the last ones.
 func (r *recorder) priceOf(provider string, now time.Time, lists price.Lists) {
-	latest, known := r.prices.Latest()[provider]
+	latest, known := r.latest[provider]
 	if !known || latest.Differs(lists) {
+		r.latest[provider] = ledger.PriceChange{At: now, Lists: lists}
 		r.prices.Observe(provider, now, lists)
 	}
 }

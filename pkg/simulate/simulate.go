@@ -57,15 +57,13 @@ func (c *clock) Since(t time.Time) time.Duration { return c.now.Sub(t) }
 
 // simulation is one run.
 type simulation struct {
-	scenario     *Scenario
-	clock        *clock
-	end          time.Time
-	state        *state.Federation
-	rules        placement.Rules
-	probing      state.Config
-	probeTimeout time.Duration
-	events       events
-	scheduled    uint64
+	clock                       *clock
+	end                         time.Time
+	state                       *state.Federation
+	rules                       placement.Rules
+	probeInterval, probeTimeout time.Duration
+	events                      events
+	scheduled                   uint64
 
 	providers map[string]*provider
 	order     []*provider
@@ -89,18 +87,19 @@ func newSimulation(sc *Scenario, opts Options) *simulation {
 	cfg, rules := opts.State, opts.Rules
 	rules.FailoverAfter = orDefault(sc.Broker.FailoverAfter, rules.FailoverAfter)
 	cfg.ReserveAfter = orDefault(sc.Broker.ReserveAfter, cfg.ReserveAfter)
-	cfg.ProbeInterval = orDefault(sc.Broker.ProbeInterval, cfg.ProbeInterval)
 	cfg.SuspicionWindow = orDefault(sc.Broker.SuspicionWindow, cfg.SuspicionWindow)
 	if n := sc.Broker.MovesAtOnce; n != nil {
 		cfg.MovesAtOnce = *n
 	}
+	interval := orDefault(sc.Broker.ProbeInterval, cfg.ProbeInterval)
+	cfg.ProbeInterval = max(interval, steadyInterval) // After how long no probe counts as unobserved time depends on it.
 	virtual := &clock{now: sc.Start.Time}
 	cfg.Clock = virtual
 	namespaces := sc.namespaceMap()
 	return &simulation{
 		namespaces: namespaces, mapped: []*offloadingv1beta1.NamespaceMap{namespaces},
-		scenario: sc, clock: virtual, end: sc.Start.Add(sc.Duration.Duration), state: state.New(cfg), rules: rules,
-		probing: cfg, probeTimeout: opts.ProbeTimeout, providers: map[string]*provider{},
+		clock: virtual, end: sc.Start.Add(sc.Duration.Duration), state: state.New(cfg), rules: rules,
+		probeInterval: interval, probeTimeout: opts.ProbeTimeout, providers: map[string]*provider{},
 		pods: map[types.NamespacedName]*pod{}, replicas: map[replicasKey]map[*pod]struct{}{},
 		recorder: newRecorder(sc),
 	}

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -256,8 +257,8 @@ func validateAmounts(amounts corev1.ResourceList, at *field.Path, required bool)
 	if required && len(amounts) == 0 {
 		faults = append(faults, field.Required(at, "give resources, such as cpu: 500m"))
 	}
-	for name, amount := range amounts {
-		if amount.Sign() < 0 {
+	for _, name := range slices.Sorted(maps.Keys(amounts)) {
+		if amount := amounts[name]; amount.Sign() < 0 {
 			faults = append(faults, field.Invalid(at.Key(string(name)), amount.String(), "must not be negative"))
 		}
 	}
@@ -269,12 +270,17 @@ func validatePrices(lists []v1alpha1.PriceList, at *field.Path) (faults field.Er
 		if !price.IsCurrency(lists[i].Currency) {
 			faults = append(faults, field.Invalid(at.Index(i).Child("currency"), lists[i].Currency, "use a code of ISO 4217, such as EUR"))
 		}
-		for name, text := range lists[i].PerHour {
-			if _, ok := price.Parse(string(text)); !ok {
+		for _, name := range slices.Sorted(maps.Keys(lists[i].PerHour)) {
+			if text := lists[i].PerHour[name]; !isPrice(text) {
 				faults = append(faults, field.Invalid(at.Index(i).Child("perHour").Key(string(name)), string(text),
 					"must be a decimal number in quotes, such as \"0.042\""))
 			}
 		}
 	}
 	return faults
+}
+
+func isPrice(text v1alpha1.Decimal) bool {
+	_, ok := price.Parse(string(text))
+	return ok
 }
