@@ -110,7 +110,7 @@ func TestCostsWithoutAPrice(t *testing.T) {
 	require.Regexp(t, regexp.MustCompile(`cost +-`), out.String())
 }
 
-// The page has no references to other files, and what the scenario's author writes is text.
+// The page has no references to other files, and names are text.
 func TestWriteHTML(t *testing.T) {
 	c := compared(t)
 	c.Scenarios[0].Scenario = "<script>alert(1)</script>"
@@ -134,7 +134,8 @@ func TestWriteHTML(t *testing.T) {
 func TestAPageIsBounded(t *testing.T) {
 	text := with(oneProvider, "duration: 3h", "duration: 100h", "- id: oslo", "- id: oslo\n  count: 102")
 	for i := range 10 {
-		text += "- {id: c" + string(rune('a'+i)) + ", workloads: [{name: web, arrivals: {initial: 1}, lifetime: {mean: 1h}, requests: {cpu: 100m}}]}\n"
+		text += "- {id: c" + string(rune('a'+i)) +
+			", workloads: [{name: web, arrivals: {initial: 1}, lifetime: {mean: 1h}, requests: {cpu: 100m}}]}\n"
 	}
 	var out bytes.Buffer
 	require.NoError(t, Compare(run(t, text)).WriteHTML(&out))

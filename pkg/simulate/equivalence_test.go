@@ -131,7 +131,9 @@ func newByHand(t *testing.T, sc *Scenario) *byHand {
 	h.policies = &placement.Policies{Client: &policyList{items: sc.Policies}, Programs: cel.NewCache(1 << 20), Defaults: options().Rules}
 	for i := range sc.Providers {
 		id := sc.Providers[i].ID
-		spec := state.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{id: false}, RemoteNamespaces: map[string]string{"shop": "shop"}}
+		spec := state.ProviderSpec{
+			Enabled: true, VirtualNodes: map[string]bool{id: false}, RemoteNamespaces: map[string]string{"shop": "shop"},
+		}
 		h.state.SetProvider(id, spec, &v1alpha1.ProviderClusterStatus{})
 		h.state.ObserveProbe(id, state.Probe{
 			Began: sc.Start.Time, Ended: sc.Start.Time, Answered: true, Took: defaultLatency, Kubelets: map[string]bool{id: true},

@@ -71,7 +71,7 @@ func (s *simulation) arrive(w *workload) {
 	}
 	s.replicas[p.key][p] = struct{}{}
 	s.waiting++
-	s.recorder.arrived(p, now)
+	s.recordArrival(p, now)
 	s.assign(p)
 }
 
@@ -96,7 +96,7 @@ func (s *simulation) assign(p *pod) {
 		o.Status = startingStatus()
 	})
 	took, moved := s.state.ObserveAssignmentWritten(p.object.UID)
-	s.recorder.assigned(p, s.clock.now, took, moved)
+	s.recordAssignment(p, s.clock.now, took, moved)
 	s.reconcile(p)
 	s.reported(p, s.providers[d.Provider].start.at(p.share), func() { s.started(p) })
 }
@@ -185,8 +185,8 @@ func (s *simulation) ended(p *pod) {
 	if delete(s.replicas[p.key], p); len(s.replicas[p.key]) == 0 {
 		delete(s.replicas, p.key)
 	}
-	s.recorder.released(p, now)
-	s.recorder.ended(p, now)
+	s.charge(p, now)
+	p.end(now)
 	s.requeueUnassigned()
 	s.checkAll(s.state.NextToMoveIn(p.name.Namespace))
 }
@@ -258,7 +258,7 @@ func (s *simulation) replicasOf(p *pod) disruption.Replicas {
 func (s *simulation) fitsElsewhere(p *pod) bool {
 	d := s.state.ReserveElsewhere(p.criteria.Pod(p.object, p.namespace), p.criteria.Policy)
 	if d.VirtualNode == "" {
-		s.recorder.nowhere(s.state.ObserveNowhere(p.object.UID))
+		s.recordStay(s.state.ObserveNowhere(p.object.UID))
 	}
 	return d.VirtualNode != ""
 }
@@ -277,8 +277,8 @@ func (s *simulation) evict(p *pod, why eviction.Reason) {
 		o.Annotations[v1alpha1.MovingFromAnnotation] = p.place.VirtualNode
 		o.Annotations[v1alpha1.MovingFromProviderAnnotation] = p.place.Provider
 	})
-	s.recorder.released(p, now)
-	s.recorder.evicted(p, why)
+	s.charge(p, now)
+	s.recordEviction(p, why)
 	s.requeueUnclean(s.state.ObserveEvicted(p.object, p.place))
 	p.object = p.changed(func(o *corev1.Pod) { o.Status = corev1.PodStatus{Phase: corev1.PodPending} })
 	s.state.ObserveAssigned(p.object, p.place) // It takes capacity there until it has left.

@@ -60,7 +60,7 @@ func (s *simulation) startProviders() {
 	for i, p := range s.order {
 		s.providers[p.object.Name] = p
 		s.state.SetProvider(p.object.Name, s.specOf(p), &p.object.Status)
-		s.grants(p.object.Name, s.clock.now, p.granted())
+		s.recordGrant(p.object.Name, s.clock.now, p.granted())
 		s.probe(p)
 		s.refresh(p)
 		s.awaitProbe(p, s.probeInterval*time.Duration(i+1)/time.Duration(len(s.order)))
@@ -213,7 +213,7 @@ func (s *simulation) refresh(p *provider) {
 	updated.Status = providers.StatusOf(p.object, &known, p.virtualNodes, nodeName)
 	p.object, p.unclean = &updated, known.Unclean
 	translated := placement.Provider(&updated, p.virtualNodes, s.mapped)
-	s.priceOf(id, now, translated.Prices)
+	s.recordPrices(id, now, translated.Prices)
 	if s.state.Schedule(translated) {
 		s.requeuePodsOf(id)
 		s.requeueUnassigned()
@@ -266,7 +266,7 @@ func (s *simulation) apply(e *Event) {
 	case Disable, Enable:
 		spec.Enabled = ptr.To(e.Action == Enable)
 	}
-	s.grants(e.Provider, s.clock.now, p.granted())
+	s.recordGrant(e.Provider, s.clock.now, p.granted())
 	changed := *p.object
 	changed.Spec = *spec
 	p.object = &changed

@@ -63,8 +63,8 @@ func newRecorder(sc *Scenario) *recorder {
 	}
 }
 
-// priceOf records the prices of a provider if they differ from the last ones.
-func (r *recorder) priceOf(provider string, now time.Time, lists price.Lists) {
+// recordPrices records the prices of a provider if they differ from the last ones.
+func (r *recorder) recordPrices(provider string, now time.Time, lists price.Lists) {
 	latest, known := r.latest[provider]
 	if !known || latest.Differs(lists) {
 		r.latest[provider] = ledger.PriceChange{At: now, Lists: lists}
@@ -72,11 +72,11 @@ func (r *recorder) priceOf(provider string, now time.Time, lists price.Lists) {
 	}
 }
 
-func (r *recorder) grants(provider string, now time.Time, amounts resources.Amounts) {
+func (r *recorder) recordGrant(provider string, now time.Time, amounts resources.Amounts) {
 	r.granted[provider] = append(r.granted[provider], grant{now, amounts})
 }
 
-func (r *recorder) arrived(p *pod, now time.Time) {
+func (r *recorder) recordArrival(p *pod, now time.Time) {
 	p.record = &record{consumer: p.consumer.ID, namespace: p.name.Namespace, name: p.name.Name, workload: p.spec.Name, arrived: now}
 	r.records = append(r.records, p.record)
 	p.number = len(r.records)
@@ -93,7 +93,7 @@ func (p *recorded) observe(d *scheduler.Decision) {
 	}
 }
 
-func (r *recorder) assigned(p *pod, now time.Time, took time.Duration, moved bool) {
+func (r *recorder) recordAssignment(p *pod, now time.Time, took time.Duration, moved bool) {
 	if p.placed.IsZero() {
 		p.placed = now
 	}
@@ -109,8 +109,8 @@ func (r *recorder) assigned(p *pod, now time.Time, took time.Duration, moved boo
 	}}
 }
 
-// released charges a pod that was assigned until now.
-func (r *recorder) released(p *pod, now time.Time) {
+// charge records the cost and the resources of a pod that was assigned until now.
+func (r *recorder) charge(p *pod, now time.Time) {
 	s := &p.segment
 	r.prices.Charges(s, s.Start, now, func(c *ledger.Charge) {
 		r.costs.Add(c)
@@ -152,18 +152,18 @@ func (h hourly) add(r *recorder, name corev1.ResourceName, amount float64, from,
 	}
 }
 
-func (r *recorder) evicted(p *pod, why eviction.Reason) {
-	p.record.moves++
+func (r *recorder) recordEviction(p *pod, why eviction.Reason) {
+	p.moves++
 	r.moves[why]++
 }
 
-func (r *recorder) nowhere(isNew bool) {
+func (r *recorder) recordStay(isNew bool) {
 	if isNew {
 		r.stayed++
 	}
 }
 
-func (r *recorder) ended(p *pod, now time.Time) { p.record.ended = now }
+func (r *record) end(now time.Time) { r.ended = now }
 
 // report closes the history.
 func (s *simulation) report() *Report {
@@ -175,12 +175,12 @@ func (s *simulation) report() *Report {
 	for _, p := range open {
 		switch p.phase {
 		case assigned:
-			s.released(p, s.end)
+			s.charge(p, s.end)
 			r.Pods.Running++
 		case waits, leaves:
 			r.Pods.Waiting++
 			if p.placed.IsZero() {
-				p.record.waits = p.reasons()
+				p.waits = p.reasons()
 			}
 		case gone:
 		}

@@ -149,7 +149,8 @@ func TestEvents(t *testing.T) {
 			},
 		},
 		"a pod with failover Never stays": {
-			with(two, "labels:", `annotations: {brokering.liqo.io/failover: Never}, labels:`) + "events: [{at: 30m, provider: oslo, action: Fail}]",
+			with(two, "labels:", `annotations: {brokering.liqo.io/failover: Never}, labels:`) +
+				"events: [{at: 30m, provider: oslo, action: Fail}]",
 			[]Moves{},
 			[][]string{{"oslo"}, {"turin"}},
 			func(t *testing.T, r *Report) { require.Equal(t, 1, r.Pods.Running, "its end is not known") },
@@ -163,7 +164,8 @@ func TestEvents(t *testing.T) {
 		"a cordoned provider gets no pods": {
 			with(oneProvider, "initial: 3", "initial: 0, perHour: 20, profile: ["+strings.Repeat("1, ", 23)+"1]") +
 				"events: [{at: 0s, provider: oslo, action: Cordon}]",
-			[]Moves{}, nil,
+			[]Moves{},
+			nil,
 			func(t *testing.T, r *Report) {
 				require.Zero(t, r.Pods.Placed)
 				require.Greater(t, r.Pods.Never, 30)
@@ -190,7 +192,8 @@ func TestEvents(t *testing.T) {
 			},
 		},
 		"an attribute decides from its time on": {
-			with(two, "consumers:", `policies: [{metadata: {name: eu}, spec: {filter: "provider.attributes['region'] == 'eu'"}}]`+"\nconsumers:") +
+			with(two, "consumers:",
+				`policies: [{metadata: {name: eu}, spec: {filter: "provider.attributes['region'] == 'eu'"}}]`+"\nconsumers:") +
 				"events: [{at: 20m, provider: turin, attributes: {region: eu}}]",
 			[]Moves{},
 			[][]string{{"turin"}, {"turin"}},
@@ -315,7 +318,8 @@ func TestUptimeOfAScenarioIsThatOfDecisions(t *testing.T) {
 	for share, want := range map[string][]string{"0.98": nil, "0.97": {"turin"}} {
 		scenario := with(oneProvider, "  granted:", "  kpis: {uptime: 0.9}\n  granted:", "\nconsumers:", with(torino, "  granted:",
 			"  kpis: {uptime: "+share+"}\n  granted:"), "initial: 3", "initial: 1", "\nproviders:",
-			"\npolicies: [{metadata: {name: up}, spec: {filter: \"provider.kpis.uptime24h < 0.975 && provider.kpis.uptime30d > 0.95\"}}]\nproviders:")
+			"\npolicies: [{metadata: {name: up}, spec: {filter: "+
+				"\"provider.kpis.uptime24h < 0.975 && provider.kpis.uptime30d > 0.95\"}}]\nproviders:")
 		require.Equal(t, want, run(t, scenario).records[0].places, share)
 	}
 }

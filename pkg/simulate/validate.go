@@ -240,7 +240,8 @@ func (e *Event) validate(at *field.Path, duration time.Duration, slicesOf map[st
 	if e.Granted != nil && known && virtualNodes != 1 {
 		faults = append(faults, field.Forbidden(at.Child("granted"), "the provider has several virtual nodes"))
 	}
-	return append(append(faults, validateAmounts(e.Granted, at.Child("granted"), false)...), validatePrices(e.Prices, at.Child("prices"))...)
+	faults = append(faults, validateAmounts(e.Granted, at.Child("granted"), false)...)
+	return append(faults, validatePrices(e.Prices, at.Child("prices"))...)
 }
 
 func validateID(id string, at *field.Path) (faults field.ErrorList) {
