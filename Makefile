@@ -59,7 +59,7 @@ define patches
   if (patch || !"$(PATCH)") print "  " $$1, $$2, "→", $$3, (patch ? "(patch " patch ")" : ""), ($$4 == "-" ? "" : $$4) }
 endef
 
-.PHONY: help build generate image release check test durations unit random histories chaos older mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e liqo-v0 small-suites stock stock-unless-passed matrix liqo-e2e packets containers installation containerd nftables hostile attack lint words outdated demo bench clean
+.PHONY: help build generate image release check test durations unit random histories windtunnel chaos older mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e liqo-v0 small-suites stock stock-unless-passed matrix liqo-e2e packets containers installation containerd nftables hostile attack lint words outdated demo bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -116,6 +116,9 @@ random: ## What .ci/run does after make test: 3,000 more histories of the broker
 
 histories: ## Let N (100000) histories of the broker happen in virtual time, from SEED (0) on, and judge them
 	$(TEST) go test -v -count=1 -timeout=0 -run '^TestHistories$$' ./histories -histories=$(N) -seed=$(SEED)
+
+windtunnel: ## Simulate a day of 100 providers and 100,000 pods on one core, and compare time and memory with their bounds
+	WINDTUNNEL=1 go test -v -count=1 -timeout=30m -run '^TestWindTunnel$$' ./pkg/simulate
 
 chaos: ## Let random histories happen to a federation of real clusters, and judge them (SEEDS=0-4 MINUTES=60, or FAULT='provider hangs' N=3, or FAULT=all; KUBELETS=commit has the virtual kubelets be of another version)
 	$(if $(KUBELETS),rm -rf dist/other && mkdir -p dist/other && git archive '$(KUBELETS)' | tar -x -C dist/other && \

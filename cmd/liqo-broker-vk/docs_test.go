@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -18,8 +19,12 @@ func TestDocumentation(t *testing.T) {
 	for path, runs := range map[string]func(*docs.Block) bool{
 		"../../docs/cli.md":       func(b *docs.Block) bool { return b.Language == "console" },
 		"../../docs/operating.md": func(b *docs.Block) bool { return b.RunBy == docs.RunByTest },
+		"../../docs/simulate.md":  func(b *docs.Block) bool { return b.Language == "console" },
 	} {
 		t.Run(path, func(t *testing.T) {
+			path, err := filepath.Abs(path)
+			require.NoError(t, err)
+			t.Chdir("../..") // The files that commands name are relative to the root of the repository.
 			d, err := docs.Read(path)
 			require.NoError(t, err)
 			written, err := os.ReadFile(path)
