@@ -23,16 +23,15 @@ const maxExtends = 10
 // directory, has the top-level fields of that file, except those that it sets itself. The error names the file and the
 // fields.
 func Load(path string) (*Scenario, error) {
-	merged, err := read(path, maxExtends)
+	all, err := read(path, maxExtends)
 	if err != nil {
 		return nil, err
 	}
-	delete(merged, "extends")
-	sc, err := parse(merged)
+	sc, err := parse(all)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if _, named := merged["name"]; !named || sc.Name == "" {
+	if sc.Name == "" {
 		sc.Name = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 	}
 	return sc, nil
@@ -47,20 +46,17 @@ func read(path string, depth int) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	converted, err := yaml.YAMLToJSONStrict(text)
+	own, err := fieldsOf(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	own := map[string]any{}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(converted, &own); err != nil {
-		return nil, fmt.Errorf("%s: must be a mapping of fields: %w", path, err)
 	}
 	extends, given := own["extends"]
 	if !given {
 		return own, nil
 	}
-	name, isText := extends.(string)
-	if !isText || name == "" {
+	delete(own, "extends")
+	name, _ := extends.(string)
+	if name == "" {
 		return nil, fmt.Errorf("%s: extends: must be the path of another scenario", path)
 	}
 	if !filepath.IsAbs(name) {
@@ -75,33 +71,36 @@ func read(path string, depth int) (map[string]any, error) {
 	return base, nil
 }
 
-// Parse reads a scenario from YAML, and validates it. The error names the fields.
-func Parse(text []byte) (*Scenario, error) {
+func fieldsOf(text []byte) (fields map[string]any, err error) {
 	converted, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
 		return nil, err
 	}
-	var all any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(converted, &all); err != nil {
-		return nil, err
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(converted, &fields); err != nil {
+		return nil, fmt.Errorf("must be a mapping of fields: %w", err)
 	}
-	return parse(all)
+	return fields, nil
 }
 
-func parse(all any) (*Scenario, error) {
-	text, err := json.Marshal(all)
+// Parse reads a scenario from YAML, and validates it. The error names the fields.
+func Parse(text []byte) (*Scenario, error) {
+	fields, err := fieldsOf(text)
+	if err != nil {
+		return nil, err
+	}
+	return parse(fields)
+}
+
+func parse(fields map[string]any) (*Scenario, error) {
+	text, err := json.Marshal(fields)
 	if err != nil {
 		return nil, err
 	}
 	sc := &Scenario{}
-	unknown, err := kjson.UnmarshalStrict(text, sc)
-	if err != nil {
-		if found := faults(all, reflect.TypeFor[Scenario](), nil); len(found) > 0 {
-			return nil, found.ToAggregate()
-		}
-		return nil, err
-	}
-	if len(unknown) > 0 {
+	switch unknown, err := kjson.UnmarshalStrict(text, sc); {
+	case err != nil:
+		return nil, unreadable(fields, reflect.TypeFor[Scenario](), nil).ToAggregate()
+	case len(unknown) > 0:
 		return nil, errors.Join(unknown...)
 	}
 	if found := sc.validate(); len(found) > 0 {
@@ -110,49 +109,40 @@ func parse(all any) (*Scenario, error) {
 	return sc, nil
 }
 
-// faults returns the innermost fields that cannot be read into a type. The errors of quantities and durations do not
+// unreadable returns the innermost fields that cannot be read into a type. The errors of quantities and durations do not
 // name their fields.
-func faults(value any, into reflect.Type, at *field.Path) (found field.ErrorList) {
+func unreadable(value any, into reflect.Type, at *field.Path) (found field.ErrorList) {
 	text, err := json.Marshal(value)
-	if err != nil {
-		return nil
+	if err == nil {
+		err = kjson.UnmarshalCaseSensitivePreserveInts(text, reflect.New(into).Interface())
 	}
-	err = kjson.UnmarshalCaseSensitivePreserveInts(text, reflect.New(into).Interface())
 	if err == nil {
 		return nil
 	}
 	for into.Kind() == reflect.Pointer {
 		into = into.Elem()
 	}
-	switch of := value.(type) {
-	case map[string]any:
-		found = faultsOfFields(of, into, at)
-	case []any:
-		if into.Kind() == reflect.Slice {
-			for i := range of {
-				found = append(found, faults(of[i], into.Elem(), at.Index(i))...)
-			}
+	fields, _ := value.(map[string]any)
+	items, _ := value.([]any)
+	switch into.Kind() { //nolint:exhaustive // Other kinds have no parts.
+	case reflect.Slice:
+		for i := range items {
+			found = append(found, unreadable(items[i], into.Elem(), at.Index(i))...)
 		}
-	}
-	if len(found) == 0 && at != nil {
-		found = field.ErrorList{field.Invalid(at, value, err.Error())}
-	}
-	return found
-}
-
-func faultsOfFields(of map[string]any, into reflect.Type, at *field.Path) (found field.ErrorList) {
-	switch into.Kind() { //nolint:exhaustive // Other kinds have no fields.
 	case reflect.Map:
-		for _, key := range slices.Sorted(maps.Keys(of)) {
-			found = append(found, faults(of[key], into.Elem(), at.Key(key))...)
+		for _, key := range slices.Sorted(maps.Keys(fields)) {
+			found = append(found, unreadable(fields[key], into.Elem(), at.Key(key))...)
 		}
 	case reflect.Struct:
 		for i := range into.NumField() {
 			name, _, _ := strings.Cut(into.Field(i).Tag.Get("json"), ",")
-			if value, has := of[name]; has && name != "" {
-				found = append(found, faults(value, into.Field(i).Type, at.Child(name))...)
+			if value, has := fields[name]; has && name != "" {
+				found = append(found, unreadable(value, into.Field(i).Type, at.Child(name))...)
 			}
 		}
+	}
+	if len(found) == 0 {
+		found = field.ErrorList{field.Invalid(at, value, err.Error())}
 	}
 	return found
 }

@@ -23,7 +23,7 @@ func TestFaultsOfScenarios(t *testing.T) {
 		"a time":           {"2026-03-02T00:00:00Z", "today", `start: Invalid value: "today"`},
 		"a number":         {"initial: 3", "initial: three", `consumers[0].workloads[0].arrivals.initial: Invalid value: "three"`},
 		"no start":         {"start: 2026-03-02T00:00:00Z", "", "start: Required value: give a time, such as"},
-		"no duration":      {"duration: 3h", "", "duration: Invalid value: \"0s\": use a duration from 1m"},
+		"no duration":      {"duration: 3h", "", "duration: Invalid value: \"0s\": must be at least 1m0s"},
 		"no providers": {
 			oneProvider[strings.Index(oneProvider, "- id: oslo"):strings.Index(oneProvider, "consumers:")],
 			"",
@@ -57,7 +57,7 @@ func TestFaultsOfScenarios(t *testing.T) {
 		"an uptime": {
 			"granted:",
 			"kpis: {uptime: 98}\n  granted:",
-			"providers[0].kpis.uptime: Invalid value: 98: must be a share",
+			"providers[0].kpis.uptime: Invalid value: 98: must be 0 to 1",
 		},
 		"a latency": {"granted:", "kpis: {latency: -1s}\n  granted:", "providers[0].kpis.latency"},
 		"a stop":    {"granted:", "stop: -1s\n  granted:", "providers[0].stop"},
@@ -67,12 +67,12 @@ func TestFaultsOfScenarios(t *testing.T) {
 			"distribution: normal, mean: 1h",
 			"supported values: \"fixed\", \"exponential\", \"lognormal\"",
 		},
-		"a negative mean": {"mean: 1h", "mean: -1h", "lifetime.mean: Invalid value: \"-1h0m0s\": must be positive"},
+		"a negative mean": {"mean: 1h", "mean: -1h", "lifetime.mean: Invalid value: \"-1h0m0s\": must be at least 0s"},
 		"no mean":         {"mean: 1h", "", "lifetime.mean: Required value: give a duration"},
 		"a sigma": {
 			"mean: 1h",
 			"mean: 1h, sigma: 1",
-			"lifetime.sigma: Invalid value: 1: must be 0 to 10, and is for lognormal only",
+			"lifetime.sigma: Invalid value: 1: is for lognormal only",
 		},
 		"a profile":    {"initial: 3", "profile: [1, 2]", "arrivals.profile: Invalid value: 2: give 24 numbers"},
 		"a rate":       {"initial: 3", "perHour: -1", "arrivals.perHour: Invalid value: -1: must be 0 to 1000000"},
@@ -121,9 +121,9 @@ func TestFaultsOfScenarios(t *testing.T) {
 		"a policy's kind": {
 			"consumers:",
 			"policies: [{kind: Pod, metadata: {name: p}}]\nconsumers:",
-			"policies[0].kind: Unsupported value: \"Pod\"",
+			"policies[0].kind: Invalid value: \"Pod\": must be PlacementPolicy",
 		},
-		"a policy's name": {"consumers:", "policies: [{spec: {}}]\nconsumers:", "policies[0].metadata.name: Required value"},
+		"a policy's name": {"consumers:", "policies: [{spec: {}}]\nconsumers:", "policies[0].metadata.name: Invalid value: \"\""},
 		"a policy twice": {
 			"consumers:",
 			"policies: [{metadata: {name: p}}, {metadata: {name: p}}]\nconsumers:",

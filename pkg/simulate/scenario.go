@@ -1,6 +1,8 @@
 package simulate
 
 import (
+	"cmp"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -152,3 +154,17 @@ const (
 	defaultStop    = 2 * time.Second
 	defaultLatency = 20 * time.Millisecond
 )
+
+// ids returns the ids of the providers that are made.
+func (p *Provider) ids() []string {
+	if p.Count == 0 {
+		return []string{p.ID}
+	}
+	ids := make([]string, p.Count)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("%s-%d", p.ID, i+1)
+	}
+	return ids
+}
+
+func (w *Workload) namespaceOf(c *Consumer) string { return cmp.Or(w.Namespace, c.ID) }

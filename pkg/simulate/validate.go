@@ -3,11 +3,11 @@ package simulate
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -20,268 +20,187 @@ import (
 )
 
 const (
-	minDuration  = time.Minute
 	maxDuration  = 366 * 24 * time.Hour
 	maxProviders = 10_000
-	maxPerHour   = 1e6
+	maxPods      = 1e6
 	hoursOfDay   = 24
 )
 
-// validate returns all faults of a scenario.
-func (sc *Scenario) validate() (faults field.ErrorList) {
-	if sc.Start.IsZero() {
-		faults = append(faults, field.Required(field.NewPath("start"), "give a time, such as 2026-03-02T00:00:00Z"))
+// faults collects the faults of a scenario.
+type faults struct{ field.ErrorList }
+
+func (f *faults) when(wrong bool, at *field.Path, value any, remedy string) {
+	if wrong {
+		f.ErrorList = append(f.ErrorList, field.Invalid(at, value, remedy))
 	}
-	if d := sc.Duration.Duration; d < minDuration || d > maxDuration {
-		faults = append(faults, field.Invalid(field.NewPath("duration"), d.String(), "use a duration from 1m to 8784h, such as 24h"))
-	}
-	faults = append(faults, sc.Broker.validate(field.NewPath("broker"))...)
-	ids, found := sc.validateProviders()
-	faults = append(faults, found...)
-	faults = append(faults, sc.validatePolicies()...)
-	faults = append(faults, sc.validateConsumers()...)
-	for i := range sc.Events {
-		faults = append(faults, sc.Events[i].validate(field.NewPath("events").Index(i), sc.Duration.Duration, ids)...)
-	}
-	return faults
 }
 
-func (b *Broker) validate(at *field.Path) (faults field.ErrorList) {
-	if d := b.ProbeInterval; d != nil && d.Duration < time.Second {
-		faults = append(faults, field.Invalid(at.Child("probeInterval"), d.Duration.String(), "must be at least 1s"))
+func (f *faults) missing(missing bool, at *field.Path, remedy string) {
+	if missing {
+		f.ErrorList = append(f.ErrorList, field.Required(at, remedy))
 	}
-	if d := b.FailoverAfter; d != nil && d.Duration <= 0 {
-		faults = append(faults, field.Invalid(at.Child("failoverAfter"), d.Duration.String(), "must be positive"))
-	}
-	if d := b.SuspicionWindow; d != nil && d.Duration <= 0 {
-		faults = append(faults, field.Invalid(at.Child("suspicionWindow"), d.Duration.String(), "must be positive"))
-	}
-	if d := b.ReserveAfter; d != nil && d.Duration < 0 {
-		faults = append(faults, field.Invalid(at.Child("reserveAfter"), d.Duration.String(), "use a duration, or 0s for never"))
-	}
-	if n := b.MovesAtOnce; n != nil && *n < 1 {
-		faults = append(faults, field.Invalid(at.Child("movesAtOnce"), *n, "must be at least 1"))
-	}
-	return faults
 }
 
-// validateProviders also returns the number of virtual nodes of each provider, by id.
-func (sc *Scenario) validateProviders() (slicesOf map[string]int, faults field.ErrorList) {
-	slicesOf, all := map[string]int{}, 0
-	add := func(id string, slices int, at *field.Path) {
-		if _, known := slicesOf[id]; known {
-			faults = append(faults, field.Duplicate(at, id))
+func (f *faults) number(value, least, most float64, at *field.Path) {
+	f.when(!(value >= least && value <= most), at, value, fmt.Sprintf("must be %.0f to %.0f", least, most))
+}
+
+func (f *faults) duration(d *metav1.Duration, least time.Duration, at *field.Path) {
+	f.when(d != nil && d.Duration < least, at, orDefault(d, 0).String(), "must be at least "+least.String())
+}
+
+// name is for a name of an object, which must not be among others.
+func (f *faults) name(name string, others sets.Set[string], at *field.Path) {
+	for _, why := range validation.IsDNS1123Subdomain(name) {
+		f.when(true, at, name, why)
+	}
+	if others.Has(name) {
+		f.ErrorList = append(f.ErrorList, field.Duplicate(at, name))
+	}
+	others.Insert(name)
+}
+
+func (f *faults) amounts(amounts corev1.ResourceList, required bool, at *field.Path) {
+	f.missing(required && len(amounts) == 0, at, "give resources, such as cpu: 500m")
+	for _, name := range slices.Sorted(maps.Keys(amounts)) {
+		amount := amounts[name]
+		f.when(amount.Sign() < 0, at.Key(string(name)), amount.String(), "must not be negative")
+	}
+}
+
+func (f *faults) prices(lists []v1alpha1.PriceList, at *field.Path) {
+	for i := range lists {
+		at := at.Index(i)
+		f.when(!price.IsCurrency(lists[i].Currency), at.Child("currency"), lists[i].Currency, "use a code of ISO 4217, such as EUR")
+		for _, name := range slices.Sorted(maps.Keys(lists[i].PerHour)) {
+			text := string(lists[i].PerHour[name])
+			_, ok := price.Parse(text)
+			f.when(!ok, at.Child("perHour").Key(string(name)), text, "must be a decimal number in quotes, such as \"0.042\"")
 		}
-		slicesOf[id] = slices
 	}
+}
+
+func (f *faults) distribution(d *Distribution, required bool, at *field.Path) {
+	if names := []string{fixed, exponential, lognormal}; d.Distribution != "" && !slices.Contains(names, d.Distribution) {
+		f.ErrorList = append(f.ErrorList, field.NotSupported(at.Child("distribution"), d.Distribution, names))
+	}
+	f.duration(&d.Mean, 0, at.Child("mean"))
+	f.missing(d.Mean.Duration == 0 && (required || *d != Distribution{}), at.Child("mean"), "give a duration, such as 2h")
+	f.number(d.Sigma, 0, 10, at.Child("sigma"))
+	f.when(d.Sigma != 0 && d.Distribution != lognormal, at.Child("sigma"), d.Sigma, "is for lognormal only")
+}
+
+// validate returns all faults of a scenario.
+func (sc *Scenario) validate() field.ErrorList {
+	f := &faults{}
+	f.missing(sc.Start.IsZero(), field.NewPath("start"), "give a time, such as 2026-03-02T00:00:00Z")
+	f.duration(&sc.Duration, time.Minute, field.NewPath("duration"))
+	f.when(sc.Duration.Duration > maxDuration, field.NewPath("duration"), sc.Duration.Duration.String(), "must be at most 8784h")
+	b, at := &sc.Broker, field.NewPath("broker")
+	f.duration(b.ProbeInterval, time.Second, at.Child("probeInterval"))
+	f.duration(b.FailoverAfter, time.Second, at.Child("failoverAfter"))
+	f.duration(b.SuspicionWindow, time.Second, at.Child("suspicionWindow"))
+	f.duration(b.ReserveAfter, 0, at.Child("reserveAfter"))
+	if b.MovesAtOnce != nil {
+		f.number(float64(*b.MovesAtOnce), 1, maxPods, at.Child("movesAtOnce"))
+	}
+	virtualNodes := sc.validateProviders(f)
+	sc.validatePolicies(f)
+	sc.validateConsumers(f)
+	for i := range sc.Events {
+		sc.Events[i].validate(f, field.NewPath("events").Index(i), sc.Duration.Duration, virtualNodes)
+	}
+	return f.ErrorList
+}
+
+// validateProviders returns the number of virtual nodes of each provider, by id.
+func (sc *Scenario) validateProviders(f *faults) map[string]int {
+	virtualNodes, ids, total := map[string]int{}, sets.New[string](), len(sc.ProviderClusters)
 	for i := range sc.Providers {
 		p, at := &sc.Providers[i], field.NewPath("providers").Index(i)
-		faults = append(faults, validateID(p.ID, at.Child("id"))...)
-		if all += max(1, p.Count); p.Count < 0 || all > maxProviders {
-			faults = append(faults, field.Invalid(at.Child("count"), p.Count, fmt.Sprintf("use 1 to %d providers in all", maxProviders)))
-			continue
+		if total += max(1, p.Count); p.Count < 0 || total > maxProviders {
+			f.when(true, at.Child("count"), p.Count, fmt.Sprintf("use 1 to %d providers in all", maxProviders))
+			return virtualNodes
 		}
 		for _, id := range p.ids() {
-			add(id, 1, at.Child("id"))
+			f.name(id, ids, at.Child("id"))
+			virtualNodes[id] = 1
 		}
-		faults = append(faults, validateAmounts(p.Granted, at.Child("granted"), true)...)
-		faults = append(faults, validatePrices(p.Prices, at.Child("prices"))...)
-		if u := p.KPIs.Uptime; u < 0 || u > 1 || math.IsNaN(u) {
-			faults = append(faults, field.Invalid(at.Child("kpis", "uptime"), u, "must be a share above 0, at most 1"))
-		}
-		if d := p.KPIs.Latency; d != nil && d.Duration < 0 {
-			faults = append(faults, field.Invalid(at.Child("kpis", "latency"), d.Duration.String(), "must not be negative"))
-		}
-		faults = append(faults, p.Start.validate(at.Child("start"), false)...)
-		if p.Stop != nil && p.Stop.Duration < 0 {
-			faults = append(faults, field.Invalid(at.Child("stop"), p.Stop.Duration.String(), "must not be negative"))
-		}
+		f.amounts(p.Granted, true, at.Child("granted"))
+		f.prices(p.Prices, at.Child("prices"))
+		f.number(p.KPIs.Uptime, 0, 1, at.Child("kpis", "uptime"))
+		f.duration(p.KPIs.Latency, 0, at.Child("kpis", "latency"))
+		f.distribution(&p.Start, false, at.Child("start"))
+		f.duration(p.Stop, 0, at.Child("stop"))
 	}
 	for i := range sc.ProviderClusters {
 		pc, at := &sc.ProviderClusters[i], field.NewPath("providerClusters").Index(i)
-		faults = append(faults, validateID(pc.Name, at.Child("metadata", "name"))...)
-		add(pc.Name, len(pc.Status.VirtualNodes), at.Child("metadata", "name"))
-		if len(pc.Status.VirtualNodes) == 0 {
-			faults = append(faults, field.Required(at.Child("status", "virtualNodes"), "give at least one with resources.granted"))
-		}
-		faults = append(faults, validatePrices(pc.Spec.Prices, at.Child("spec", "prices"))...)
+		f.name(pc.Name, ids, at.Child("metadata", "name"))
+		virtualNodes[pc.Name] = len(pc.Status.VirtualNodes)
+		f.missing(virtualNodes[pc.Name] == 0, at.Child("status", "virtualNodes"), "give at least one with resources.granted")
+		f.prices(pc.Spec.Prices, at.Child("spec", "prices"))
 	}
-	if len(slicesOf) == 0 {
-		faults = append(faults, field.Required(field.NewPath("providers"), "give at least one provider"))
-	}
-	return slicesOf, faults
+	f.missing(total == 0, field.NewPath("providers"), "give at least one provider")
+	return virtualNodes
 }
 
-// ids returns the ids of the providers that are made.
-func (p *Provider) ids() []string {
-	if p.Count == 0 {
-		return []string{p.ID}
-	}
-	ids := make([]string, p.Count)
-	for i := range ids {
-		ids[i] = fmt.Sprintf("%s-%d", p.ID, i+1)
-	}
-	return ids
-}
-
-func (sc *Scenario) validatePolicies() (faults field.ErrorList) {
+func (sc *Scenario) validatePolicies(f *faults) {
 	compiler, names := placement.Policies{Programs: cel.NewCache(programs)}, sets.New[string]()
 	for i := range sc.Policies {
 		p, at := &sc.Policies[i], field.NewPath("policies").Index(i)
-		faults = append(faults, validateID(p.Name, at.Child("metadata", "name"))...)
-		if names.Has(p.Name) {
-			faults = append(faults, field.Duplicate(at.Child("metadata", "name"), p.Name))
-		}
-		names.Insert(p.Name)
-		if p.Kind != "" && p.Kind != "PlacementPolicy" {
-			faults = append(faults, field.NotSupported(at.Child("kind"), p.Kind, []string{"PlacementPolicy"}))
-		}
-		if _, err := compiler.Compile(p); err != nil {
-			faults = append(faults, field.Invalid(at, field.OmitValueType{}, err.Error()))
-		}
+		f.name(p.Name, names, at.Child("metadata", "name"))
+		f.when(p.Kind != "" && p.Kind != "PlacementPolicy", at.Child("kind"), p.Kind, "must be PlacementPolicy")
+		_, err := compiler.Compile(p)
+		f.when(err != nil, at, field.OmitValueType{}, fmt.Sprint(err))
 	}
-	return faults
 }
 
-func (sc *Scenario) validateConsumers() (faults field.ErrorList) {
-	if len(sc.Consumers) == 0 {
-		faults = append(faults, field.Required(field.NewPath("consumers"), "give at least one consumer with workloads"))
-	}
-	ids, namespaces := sets.New[string](), map[string]string{}
+func (sc *Scenario) validateConsumers(f *faults) {
+	f.missing(len(sc.Consumers) == 0, field.NewPath("consumers"), "give at least one consumer with workloads")
+	ids, owners := sets.New[string](), map[string]string{}
 	for i := range sc.Consumers {
 		c, at := &sc.Consumers[i], field.NewPath("consumers").Index(i)
-		faults = append(faults, validateID(c.ID, at.Child("id"))...)
-		if ids.Has(c.ID) {
-			faults = append(faults, field.Duplicate(at.Child("id"), c.ID))
-		}
-		ids.Insert(c.ID)
-		faults = append(faults, metav1validation.ValidateLabels(c.Labels, at.Child("labels"))...)
-		faults = append(faults, validateAmounts(c.Grant, at.Child("grant"), false)...)
+		f.name(c.ID, ids, at.Child("id"))
+		f.ErrorList = append(f.ErrorList, metav1validation.ValidateLabels(c.Labels, at.Child("labels"))...)
+		f.amounts(c.Grant, false, at.Child("grant"))
 		names := sets.New[string]()
 		for k := range c.Workloads {
 			w, at := &c.Workloads[k], at.Child("workloads").Index(k)
-			faults = append(faults, w.validate(at)...)
-			if names.Has(w.Name) {
-				faults = append(faults, field.Duplicate(at.Child("name"), w.Name))
-			}
-			names.Insert(w.Name)
+			f.name(w.Name, names, at.Child("name"))
+			w.validate(f, at)
 			namespace := w.namespaceOf(c)
-			if other, taken := namespaces[namespace]; taken && other != c.ID {
-				faults = append(faults, field.Invalid(at.Child("namespace"), namespace, "is a namespace of consumer "+other))
-			}
-			namespaces[namespace] = c.ID
+			f.name(namespace, sets.New[string](), at.Child("namespace"))
+			owner, taken := owners[namespace]
+			f.when(taken && owner != c.ID, at.Child("namespace"), namespace, "is a namespace of consumer "+owner)
+			owners[namespace] = c.ID
 		}
 	}
-	return faults
 }
 
-func (w *Workload) namespaceOf(c *Consumer) string {
-	if w.Namespace != "" {
-		return w.Namespace
-	}
-	return c.ID
-}
-
-func (w *Workload) validate(at *field.Path) (faults field.ErrorList) {
-	faults = append(validateID(w.Name, at.Child("name")), validateAmounts(w.Requests, at.Child("requests"), true)...)
-	if w.Namespace != "" {
-		faults = append(faults, validateID(w.Namespace, at.Child("namespace"))...)
-	}
-	faults = append(faults, metav1validation.ValidateLabels(w.Labels, at.Child("labels"))...)
-	faults = append(faults, w.Lifetime.validate(at.Child("lifetime"), true)...)
+func (w *Workload) validate(f *faults, at *field.Path) {
+	f.amounts(w.Requests, true, at.Child("requests"))
+	f.ErrorList = append(f.ErrorList, metav1validation.ValidateLabels(w.Labels, at.Child("labels"))...)
+	f.distribution(&w.Lifetime, true, at.Child("lifetime"))
 	in := at.Child("arrivals")
-	if n := w.Arrivals.PerHour; n < 0 || n > maxPerHour || math.IsNaN(n) {
-		faults = append(faults, field.Invalid(in.Child("perHour"), n, "must be 0 to 1000000"))
-	}
-	if w.Arrivals.Initial < 0 || w.Arrivals.Initial > maxPerHour {
-		faults = append(faults, field.Invalid(in.Child("initial"), w.Arrivals.Initial, "must be 0 to 1000000"))
-	}
-	if n := len(w.Arrivals.Profile); n != 0 && n != hoursOfDay {
-		faults = append(faults, field.Invalid(in.Child("profile"), n, "give 24 numbers, one for each hour of the day, or none"))
-	}
+	f.number(w.Arrivals.PerHour, 0, maxPods, in.Child("perHour"))
+	f.number(float64(w.Arrivals.Initial), 0, maxPods, in.Child("initial"))
+	n := len(w.Arrivals.Profile)
+	f.when(n != 0 && n != hoursOfDay, in.Child("profile"), n, "give 24 numbers, one for each hour of the day, or none")
 	for i, factor := range w.Arrivals.Profile {
-		if factor < 0 || factor > 1000 || math.IsNaN(factor) {
-			faults = append(faults, field.Invalid(in.Child("profile").Index(i), factor, "must be 0 to 1000"))
-		}
+		f.number(factor, 0, 1000, in.Child("profile").Index(i))
 	}
-	return faults
 }
 
-func (d *Distribution) validate(at *field.Path, required bool) (faults field.ErrorList) {
-	if names := []string{fixed, exponential, lognormal}; d.Distribution != "" && !slices.Contains(names, d.Distribution) {
-		faults = append(faults, field.NotSupported(at.Child("distribution"), d.Distribution, names))
-	}
-	switch {
-	case d.Mean.Duration < 0:
-		faults = append(faults, field.Invalid(at.Child("mean"), d.Mean.Duration.String(), "must be positive"))
-	case d.Mean.Duration == 0 && (required || *d != Distribution{}):
-		faults = append(faults, field.Required(at.Child("mean"), "give a duration, such as 2h"))
-	}
-	if d.Sigma < 0 || d.Sigma > 10 || d.Sigma != 0 && d.Distribution != lognormal {
-		faults = append(faults, field.Invalid(at.Child("sigma"), d.Sigma, "must be 0 to 10, and is for lognormal only"))
-	}
-	return faults
-}
-
-func (e *Event) validate(at *field.Path, duration time.Duration, slicesOf map[string]int) (faults field.ErrorList) {
-	if e.At.Duration < 0 || e.At.Duration > duration {
-		faults = append(faults, field.Invalid(at.Child("at"), e.At.Duration.String(), "use a time since start, within duration"))
-	}
-	virtualNodes, known := slicesOf[e.Provider]
-	if !known {
-		faults = append(faults, field.Invalid(at.Child("provider"), e.Provider, "there is no such provider"))
-	}
+func (e *Event) validate(f *faults, at *field.Path, duration time.Duration, virtualNodes map[string]int) {
+	f.when(e.At.Duration < 0 || e.At.Duration > duration, at.Child("at"), e.At.Duration.String(), "use a time since start, within duration")
+	n, known := virtualNodes[e.Provider]
+	f.when(!known, at.Child("provider"), e.Provider, "there is no such provider")
 	if e.Action != "" && !slices.Contains(actions(), e.Action) {
-		faults = append(faults, field.NotSupported(at.Child("action"), e.Action, actions()))
+		f.ErrorList = append(f.ErrorList, field.NotSupported(at.Child("action"), e.Action, actions()))
 	}
-	if e.Action == "" && e.Attributes == nil && e.Prices == nil && e.Granted == nil {
-		faults = append(faults, field.Required(at, "set action, attributes, prices or granted"))
-	}
-	if e.Granted != nil && known && virtualNodes != 1 {
-		faults = append(faults, field.Forbidden(at.Child("granted"), "the provider has several virtual nodes"))
-	}
-	faults = append(faults, validateAmounts(e.Granted, at.Child("granted"), false)...)
-	return append(faults, validatePrices(e.Prices, at.Child("prices"))...)
-}
-
-func validateID(id string, at *field.Path) (faults field.ErrorList) {
-	if id == "" {
-		return field.ErrorList{field.Required(at, "give a name")}
-	}
-	for _, why := range validation.IsDNS1123Label(id) {
-		faults = append(faults, field.Invalid(at, id, why))
-	}
-	return faults
-}
-
-func validateAmounts(amounts corev1.ResourceList, at *field.Path, required bool) (faults field.ErrorList) {
-	if required && len(amounts) == 0 {
-		faults = append(faults, field.Required(at, "give resources, such as cpu: 500m"))
-	}
-	for _, name := range slices.Sorted(maps.Keys(amounts)) {
-		if amount := amounts[name]; amount.Sign() < 0 {
-			faults = append(faults, field.Invalid(at.Key(string(name)), amount.String(), "must not be negative"))
-		}
-	}
-	return faults
-}
-
-func validatePrices(lists []v1alpha1.PriceList, at *field.Path) (faults field.ErrorList) {
-	for i := range lists {
-		if !price.IsCurrency(lists[i].Currency) {
-			faults = append(faults, field.Invalid(at.Index(i).Child("currency"), lists[i].Currency, "use a code of ISO 4217, such as EUR"))
-		}
-		for _, name := range slices.Sorted(maps.Keys(lists[i].PerHour)) {
-			if text := lists[i].PerHour[name]; !isPrice(text) {
-				faults = append(faults, field.Invalid(at.Index(i).Child("perHour").Key(string(name)), string(text),
-					"must be a decimal number in quotes, such as \"0.042\""))
-			}
-		}
-	}
-	return faults
-}
-
-func isPrice(text v1alpha1.Decimal) bool {
-	_, ok := price.Parse(string(text))
-	return ok
+	f.missing(e.Action == "" && e.Attributes == nil && e.Prices == nil && e.Granted == nil, at,
+		"set action, attributes, prices or granted")
+	f.when(e.Granted != nil && known && n != 1, at.Child("granted"), e.Provider, "the provider has several virtual nodes")
+	f.amounts(e.Granted, false, at.Child("granted"))
+	f.prices(e.Prices, at.Child("prices"))
 }
