@@ -4,13 +4,10 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/capacitorset/liqo-broker-vk/pkg/price"
 )
 
 // Comparison has the reports of one or more scenarios, side by side.
@@ -102,7 +99,7 @@ func (c *Comparison) WriteCSV(out io.Writer) error {
 			}
 			err := w.Write([]string{
 				r.Scenario, of.consumer, of.namespace, of.name, of.workload, timestamp(of.arrived), timestamp(of.placed), waited,
-				timestamp(of.ended), strings.Join(of.places, ">"), strconv.Itoa(of.moves), amounts(of.cost),
+				timestamp(of.ended), strings.Join(of.places, ">"), strconv.Itoa(of.moves), costText(of.cost, 6),
 				strings.Join(of.waits, "; "), strconv.FormatBool(c.differs[of.id()]),
 			})
 			if err != nil {
@@ -119,13 +116,4 @@ func timestamp(t time.Time) string {
 		return ""
 	}
 	return t.UTC().Format(time.RFC3339Nano)
-}
-
-// amounts returns costs by currency for people.
-func amounts(cost map[string]float64) string {
-	parts := make([]string, 0, len(cost))
-	for _, currency := range slices.Sorted(maps.Keys(cost)) {
-		parts = append(parts, price.Amount{Value: cost[currency], Currency: currency}.String())
-	}
-	return strings.Join(parts, " + ")
 }

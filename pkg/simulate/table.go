@@ -11,23 +11,30 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/pods/eviction"
-	"github.com/capacitorset/liqo-broker-vk/pkg/ledger"
 )
 
 // maxRows is how many rows of one table are written for people. JSON has all.
 const maxRows = 20
 
-// table is a part of a report for people, with a column for each scenario.
+// table is a part of a report for people. Its rows begin with the values of Keys, and have a column for each scenario.
 type table struct {
-	// Title is the title, Keys are the titles of the first columns.
 	Title string
 	Keys  []string
-	// Rows begin with the values of Keys. Left counts the rows that are left out.
-	Rows [][]string
+	Rows  [][]string
+	// Left counts the rows that are left out.
 	Left int
 }
+
+// entry is a value of a table, and its weight in the order of the rows: the largest is first.
+type entry struct {
+	text   string
+	weight float64
+}
+
+// entries are the values of one scenario, by the keys of their rows, which sep joins.
+type entries map[string]entry
+
+const sep = "\x00"
 
 // WriteTable writes the comparison for people.
 func (c *Comparison) WriteTable(out io.Writer) error {
@@ -36,8 +43,8 @@ func (c *Comparison) WriteTable(out io.Writer) error {
 			fmt.Fprintln(out)
 		}
 		w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-		fmt.Fprintln(w, strings.Join(append(upper(of.Keys), c.names()...), "\t"))
-		for _, row := range of.Rows {
+		header := append(strings.Split(strings.ToUpper(strings.Join(of.Keys, sep)), sep), c.names()...)
+		for _, row := range append([][]string{header}, of.Rows...) {
 			fmt.Fprintln(w, strings.Join(row, "\t"))
 		}
 		if err := w.Flush(); err != nil {
@@ -50,192 +57,146 @@ func (c *Comparison) WriteTable(out io.Writer) error {
 	return nil
 }
 
-func upper(texts []string) []string {
-	all := make([]string, len(texts))
-	for i, text := range texts {
-		all[i] = strings.ToUpper(text)
-	}
-	return all
-}
-
 // names returns the names of the scenarios.
-func (c *Comparison) names() []string {
-	names := make([]string, len(c.Scenarios))
-	for i, r := range c.Scenarios {
-		names[i] = r.Scenario
+func (c *Comparison) names() (names []string) {
+	for _, r := range c.Scenarios {
+		names = append(names, r.Scenario)
 	}
 	return names
 }
 
-// row returns a row with a value of each scenario.
-func (c *Comparison) row(keys []string, value func(*Report) string) []string {
-	row := slices.Clone(keys)
-	for _, r := range c.Scenarios {
-		row = append(row, value(r))
-	}
-	return row
-}
-
 // tables returns all tables that are not empty.
 func (c *Comparison) tables() []table {
-	all := []table{c.summary(), c.reasons(), c.consumers(), c.costs(), c.providers()}
+	all := []table{
+		c.summary(),
+		c.table("Why pods were never placed", "0", (*Report).reasons, "never placed because"),
+		c.table("Consumers", "-", (*Report).consumers, "consumer: placed, waited p90, mean share"),
+		c.table("Cost", "-", (*Report).costs, "consumer", "provider"),
+		c.table("Providers", "-", (*Report).providers, "provider: used, mean and most"),
+	}
 	return slices.DeleteFunc(all, func(t table) bool { return len(t.Rows) == 0 })
 }
 
+// table makes a table of the entries of each scenario. absent is the text of an entry that one of them lacks.
+func (c *Comparison) table(title, absent string, of func(*Report) entries, keys ...string) table {
+	t, all, weights := table{Title: title, Keys: keys}, make([]entries, len(c.Scenarios)), map[string]float64{}
+	for i, r := range c.Scenarios {
+		all[i] = of(r)
+		for key, e := range all[i] {
+			weights[key] = max(weights[key], e.weight)
+		}
+	}
+	sorted := slices.SortedFunc(maps.Keys(weights), func(x, y string) int {
+		return cmp.Or(cmp.Compare(weights[y], weights[x]), strings.Compare(x, y))
+	})
+	for _, key := range sorted[:min(len(sorted), maxRows)] {
+		row := strings.Split(key, sep)
+		for i := range all {
+			row = append(row, cmp.Or(all[i][key].text, absent))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	t.Left = len(sorted) - len(t.Rows)
+	return t
+}
+
+// summary has the rows of all scenarios in the order in which they are added.
 func (c *Comparison) summary() table {
 	t := table{Title: "Summary", Keys: []string{"result"}}
-	add := func(name string, value func(*Report) string) { t.Rows = append(t.Rows, c.row([]string{name}, value)) }
-	count := func(name string, value func(*Report) int) {
-		add(name, func(r *Report) string { return strconv.Itoa(value(r)) })
+	add := func(name string, value func(r *Report) string) {
+		row := []string{name}
+		for _, r := range c.Scenarios {
+			row = append(row, value(r))
+		}
+		t.Rows = append(t.Rows, row)
 	}
-	count("pods arrived", func(r *Report) int { return r.Pods.Arrived })
-	count("placed", func(r *Report) int { return r.Pods.Placed })
-	count("never placed", func(r *Report) int { return r.Pods.Never })
-	count("ended", func(r *Report) int { return r.Pods.Ended })
+	add("pods arrived", func(r *Report) string { return strconv.Itoa(r.Pods.Arrived) })
+	add("placed", func(r *Report) string { return strconv.Itoa(r.Pods.Placed) })
+	add("never placed", func(r *Report) string { return strconv.Itoa(r.Pods.Never) })
+	add("ended", func(r *Report) string { return strconv.Itoa(r.Pods.Ended) })
 	add("waited, median", func(r *Report) string { return seconds(r.Waited.P50) })
 	add("waited, p90", func(r *Report) string { return seconds(r.Waited.P90) })
 	add("waited, p99", func(r *Report) string { return seconds(r.Waited.P99) })
 	add("waited, longest", func(r *Report) string { return seconds(r.Waited.Longest) })
-	for _, why := range eviction.Reasons() {
-		moves := func(r *Report) int {
-			i := slices.IndexFunc(r.Moves, func(m Moves) bool { return m.Cause == string(why) })
-			if i < 0 {
-				return 0
-			}
-			return r.Moves[i].Moves
+	moves := c.table("", "0", func(r *Report) entries {
+		of := entries{}
+		for _, m := range r.Moves {
+			of["moves, "+m.Cause] = entry{strconv.Itoa(m.Moves), float64(m.Moves)}
 		}
-		if slices.ContainsFunc(c.Scenarios, func(r *Report) bool { return moves(r) > 0 }) {
-			count("moves, "+string(why), moves)
-		}
-	}
+		return of
+	})
+	t.Rows = append(t.Rows, moves.Rows...)
 	add("moving, longest", func(r *Report) string { return seconds(r.Moving.Longest) })
-	count("stayed, no other fits", func(r *Report) int { return r.Pods.Stayed })
-	add("cost", func(r *Report) string { return cmp.Or(rounded(totalCost(r.Costs)), "-") })
-	if len(c.Scenarios) > 1 {
-		i := -1
-		add("places differ from "+c.Scenarios[0].Scenario, func(*Report) string {
-			i++
-			return fmt.Sprintf("%d of %d", c.DifferentFromFirst[i], c.Common)
-		})
-	}
-	return t
-}
-
-func totalCost(rows []*ledger.Row) map[string]float64 {
-	total := map[string]float64{}
-	for _, row := range rows {
-		for currency, value := range row.Cost {
-			total[currency] += value
-		}
-	}
-	return total
-}
-
-func (c *Comparison) reasons() table {
-	t := table{Title: "Why pods were never placed", Keys: []string{"never placed because"}}
-	most := map[string]int{}
-	for _, r := range c.Scenarios {
-		for _, reason := range r.NeverPlaced {
-			most[reason.Reason] = max(most[reason.Reason], reason.Pods)
-		}
-	}
-	t.add(c, most, func(reason string, r *Report) string {
-		i := slices.IndexFunc(r.NeverPlaced, func(of Reason) bool { return of.Reason == reason })
-		if i < 0 {
-			return "0"
-		}
-		return strconv.Itoa(r.NeverPlaced[i].Pods)
-	})
-	return t
-}
-
-// add adds rows in the order of a measure, the largest first.
-func (t *table) add(c *Comparison, measure map[string]int, value func(key string, r *Report) string) {
-	keys := slices.SortedFunc(maps.Keys(measure), func(x, y string) int {
-		return cmp.Or(cmp.Compare(measure[y], measure[x]), strings.Compare(x, y))
-	})
-	for _, key := range keys[:min(len(keys), maxRows)] {
-		t.Rows = append(t.Rows, c.row(strings.Split(key, "\x00"), func(r *Report) string { return value(key, r) }))
-	}
-	t.Left = len(keys) - len(t.Rows)
-}
-
-func (c *Comparison) consumers() table {
-	t := table{Title: "Consumers", Keys: []string{"consumer: placed, waited p90, mean share"}}
-	of := func(id string, r *Report) *ConsumerReport {
-		i := slices.IndexFunc(r.Consumers, func(of ConsumerReport) bool { return of.Consumer == id })
-		if i < 0 {
-			return nil
-		}
-		return &r.Consumers[i]
-	}
-	arrived := map[string]int{}
-	for _, r := range c.Scenarios {
-		for i := range r.Consumers {
-			arrived[r.Consumers[i].Consumer] = max(arrived[r.Consumers[i].Consumer], r.Consumers[i].Arrived)
-		}
-	}
-	t.add(c, arrived, func(id string, r *Report) string {
-		report := of(id, r)
-		if report == nil {
-			return "-"
-		}
-		return fmt.Sprintf("%d of %d, %s, %s", report.Placed, report.Arrived, seconds(report.Waited.P90), percent(mean(report.Share)))
-	})
-	return t
-}
-
-func (c *Comparison) costs() table {
-	t := table{Title: "Cost", Keys: []string{"consumer", "provider"}}
-	rows, most := make([]map[string]*ledger.Row, len(c.Scenarios)), map[string]int{}
-	for i, r := range c.Scenarios {
-		rows[i] = map[string]*ledger.Row{}
+	add("stayed, no other fits", func(r *Report) string { return strconv.Itoa(r.Pods.Stayed) })
+	add("cost", func(r *Report) string {
+		total := map[string]float64{}
 		for _, row := range r.Costs {
-			key := strings.Join(row.Key, "\x00")
-			rows[i][key] = row
-			for _, value := range row.Cost {
-				most[key] = max(most[key], int(math.Round(value*1e6)))
+			for currency, value := range row.Cost {
+				total[currency] += value
 			}
-			most[key] = max(most[key], 0)
 		}
-	}
-	t.add(c, most, func(key string, r *Report) string {
-		row := rows[slices.Index(c.Scenarios, r)][key]
-		switch {
-		case row == nil:
-			return "-"
-		case row.Unpriced > 0:
-			return strings.TrimPrefix(fmt.Sprintf("%s + %.2f pod-hours without a price", rounded(row.Cost), row.Unpriced), " + ")
-		}
-		return rounded(row.Cost)
+		return cmp.Or(costText(total, 2), "-")
 	})
+	if row := []string{"places differ from " + c.Scenarios[0].Scenario}; len(c.Scenarios) > 1 {
+		for _, n := range c.DifferentFromFirst {
+			row = append(row, fmt.Sprintf("%d of %d", n, c.Common))
+		}
+		t.Rows = append(t.Rows, row)
+	}
 	return t
 }
 
-func (c *Comparison) providers() table {
-	t := table{Title: "Providers", Keys: []string{"provider: used, mean and most"}}
-	most := map[string]int{}
-	for _, r := range c.Scenarios {
-		for i := range r.Providers {
-			p := &r.Providers[i]
-			most[p.Provider] = max(most[p.Provider], int(1e6*mean(p.Used)))
-		}
+func (r *Report) reasons() entries {
+	all := entries{}
+	for _, reason := range r.NeverPlaced {
+		all[reason.Reason] = entry{strconv.Itoa(reason.Pods), float64(reason.Pods)}
 	}
-	t.add(c, most, func(id string, r *Report) string {
-		i := slices.IndexFunc(r.Providers, func(of ProviderReport) bool { return of.Provider == id })
-		if i < 0 {
-			return "-"
-		}
-		return percent(mean(r.Providers[i].Used)) + ", " + percent(slices.Max(r.Providers[i].Used))
-	})
-	return t
+	return all
 }
 
-// rounded returns costs by currency, with two decimals.
-func rounded(cost map[string]float64) string {
+func (r *Report) consumers() entries {
+	all := entries{}
+	for i := range r.Consumers {
+		of := &r.Consumers[i]
+		text := fmt.Sprintf("%d of %d, %s, %s", of.Placed, of.Arrived, seconds(of.Waited.P90), percent(mean(of.Share)))
+		all[of.Consumer] = entry{text, float64(of.Arrived)}
+	}
+	return all
+}
+
+func (r *Report) costs() entries {
+	all := entries{}
+	for _, row := range r.Costs {
+		e, parts := entry{}, []string{}
+		for _, value := range row.Cost {
+			e.weight = max(e.weight, value)
+		}
+		if len(row.Cost) > 0 {
+			parts = append(parts, costText(row.Cost, 2))
+		}
+		if row.Unpriced > 0 {
+			parts = append(parts, fmt.Sprintf("%.2f pod-hours without a price", row.Unpriced))
+		}
+		e.text = strings.Join(parts, " + ")
+		all[strings.Join(row.Key, sep)] = e
+	}
+	return all
+}
+
+func (r *Report) providers() entries {
+	all := entries{}
+	for i := range r.Providers {
+		of := &r.Providers[i]
+		all[of.Provider] = entry{percent(mean(of.Used)) + ", " + percent(slices.Max(of.Used)), mean(of.Used)}
+	}
+	return all
+}
+
+// costText returns costs by currency, with so many decimals.
+func costText(cost map[string]float64, decimals int) string {
 	parts := make([]string, 0, len(cost))
 	for _, currency := range slices.Sorted(maps.Keys(cost)) {
-		parts = append(parts, strings.TrimSpace(fmt.Sprintf("%.2f %s", cost[currency], currency)))
+		parts = append(parts, strings.TrimSpace(strconv.FormatFloat(cost[currency], 'f', decimals, 64)+" "+currency))
 	}
 	return strings.Join(parts, " + ")
 }
@@ -250,7 +211,7 @@ func mean(values []float64) float64 {
 
 func percent(share float64) string { return fmt.Sprintf("%.0f%%", 100*share) }
 
-// seconds returns a time for people: to milliseconds below a second, to seconds above a minute.
+// seconds returns a time for people: to milliseconds, above a minute to seconds.
 func seconds(value float64) string {
 	d := time.Duration(math.Round(value*1000)) * time.Millisecond
 	if d >= time.Minute {
