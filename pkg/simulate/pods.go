@@ -2,6 +2,8 @@ package simulate
 
 import (
 	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +31,7 @@ const (
 const (
 	replicasRetry  = time.Minute
 	longestNowhere = 30 * time.Second
+	leavingRecheck = 5 * time.Second
 )
 
 type replicasKey struct{ namespace, key string }
@@ -156,6 +159,7 @@ func (s *simulation) check(p *pod, after time.Duration) {
 }
 
 func (s *simulation) checkAll(names []types.NamespacedName) {
+	slices.SortFunc(names, func(x, y types.NamespacedName) int { return strings.Compare(x.String(), y.String()) })
 	for _, name := range names {
 		if p := s.pods[name]; p != nil && p.phase == assigned {
 			s.check(p, time.Millisecond)
@@ -168,7 +172,6 @@ func (s *simulation) started(p *pod) {
 	now := s.clock.now
 	p.object = p.changed(func(o *corev1.Pod) { o.Status = runningStatus(now, true) })
 	p.runs = now
-	s.state.ObserveStarted(p.object, now.Sub(v1alpha1.AssignedAt(p.object)))
 	s.reported(p, p.left, func() { s.ended(p) })
 	s.reconcile(p)
 }
@@ -205,6 +208,9 @@ func (s *simulation) reconcile(p *pod) {
 func (s *simulation) reconcileAssigned(p *pod) {
 	// 1. Record its new state.
 	s.state.ObserveAssigned(p.object, p.place)
+	if !p.runs.IsZero() {
+		s.state.ObserveStarted(p.object, p.runs.Sub(v1alpha1.AssignedAt(p.object)))
+	}
 	at := s.state.VirtualNode(p.place)
 	s.markUnreachable(p, !at.UnreachableSince.IsZero() && !at.MovesSuspended)
 
@@ -225,6 +231,10 @@ func (s *simulation) reconcileAssigned(p *pod) {
 			return
 		}
 		s.checkAll(s.state.NextToMove(p.object))
+	}
+	if at.UnreachableSince.IsZero() && s.providers[p.place.Provider].silent {
+		s.check(p, leavingRecheck) // It does not answer whether the pod has ended.
+		return
 	}
 	if delay := s.state.MoveDelay(p.object.UID); delay > 0 {
 		s.check(p, delay)

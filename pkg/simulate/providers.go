@@ -197,7 +197,7 @@ func (s *simulation) probe(p *provider) {
 	for _, vn := range p.virtualNodes {
 		probe.Kubelets[vn.Name] = true
 	}
-	for _, id := range s.state.ObserveProbe(p.object.Name, probe) {
+	for _, id := range slices.Sorted(slices.Values(s.state.ObserveProbe(p.object.Name, probe))) {
 		s.refresh(s.providers[id])
 	}
 }

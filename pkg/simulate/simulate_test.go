@@ -296,6 +296,7 @@ func TestTheSameSeedGivesTheSameBytes(t *testing.T) {
 	}
 	first := text(day)
 	require.Equal(t, first, text(day))
+	require.Equal(t, text(congested), text(congested))
 	require.NotEqual(t, first, text(with(day, "seed: 7", "seed: 8")))
 }
 
