@@ -57,7 +57,7 @@ func newRootCommand(logs io.Writer, args []string) *cobra.Command {
 	cmd.AddGroup(&cobra.Group{ID: people, Title: "Commands for people:"}, &cobra.Group{ID: servers, Title: "Servers:"})
 	addTo(cmd, servers, newBrokerCommand(logs, built), newCatalogCommand(logs, built))
 	addTo(cmd, people, plugin.New(built).Commands(cmd.Name())...)
-	addTo(cmd, "", newUsageCommand(), newSimulateCommand(), build.NewVersionCommand(built))
+	addTo(cmd, "", newUsageCommand(), newSimulateCommand(plugin.New(built)), build.NewVersionCommand(built))
 	return cmd
 }
 

@@ -12,7 +12,9 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/flags"
+	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/plugin"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
+	"github.com/capacitorset/liqo-broker-vk/pkg/kubectl"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/simulate"
 )
@@ -24,21 +26,29 @@ const (
 )
 
 // simulateOptions are the flags of simulate.
-type simulateOptions struct{ output, file string }
+type simulateOptions struct {
+	output, file, node string
+	fromCluster        bool
+	// session opens a session with the broker's cluster.
+	session func() (*kubectl.Session, error)
+}
 
-func newSimulateCommand() *cobra.Command {
+func newSimulateCommand(p plugin.Plugin) *cobra.Command {
 	o := &simulateOptions{}
 	cmd := &cobra.Command{
 		Use:   "simulate SCENARIO...",
 		Short: "Show how the broker would have placed the pods of a day",
 		Long: "simulate runs the decisions of the broker on a virtual clock, against the arrivals, ends, failures and changes of a\n" +
 			"scenario (a YAML file), and shows how long pods waited, where they ran and the cost. Several scenarios are compared side\n" +
-			"by side. It needs no cluster.",
+			"by side. It needs no cluster; with --from-cluster it begins with the providers, policies and pods of one.",
 		Example: `  # A day
   liqo-broker-vk simulate day.yaml
 
   # The same day with another policy, as a page with charts
   liqo-broker-vk simulate day.yaml other-policy.yaml -o html --output-file=comparison.html
+
+  # From the present state of the broker's cluster
+  liqo-broker-vk simulate --from-cluster tomorrow.yaml
 
   # Each pod, as CSV
   liqo-broker-vk simulate day.yaml -o csv > pods.csv`,
@@ -50,6 +60,10 @@ func newSimulateCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVarP(&o.output, "output", "o", "table", "table, json, csv: a line for each pod, or html: a page with charts")
 	f.StringVar(&o.file, "output-file", "", "The file to write; by default the standard output")
+	f.BoolVar(&o.fromCluster, "from-cluster", false,
+		"Begin with the providers, policies and pods of the broker's cluster, unless a scenario sets its own providers and policies")
+	flags.InstallBrokerNode(f, &o.node)
+	o.session = p.Session(cmd)
 	return cmd
 }
 
@@ -78,10 +92,13 @@ func (o *simulateOptions) run(ctx context.Context, files []string, out, progress
 		defer debug.SetGCPercent(debug.SetGCPercent(simulateGCPercent))
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(simulateMemory))
 	}
+	base, err := o.base(ctx)
+	if err != nil {
+		return err
+	}
 	scenarios := make([]*simulate.Scenario, len(files))
 	for i, file := range files {
-		var err error
-		if scenarios[i], err = simulate.Load(file); err != nil {
+		if scenarios[i], err = simulate.Load(file, base); err != nil {
 			return err
 		}
 	}
@@ -89,12 +106,28 @@ func (o *simulateOptions) run(ctx context.Context, files []string, out, progress
 	for i, sc := range scenarios {
 		opts := settings()
 		opts.Progress = progressOf(progress, sc.Name, time.Now)
-		var err error
 		if reports[i], err = simulate.Run(ctx, sc, opts); err != nil {
 			return err
 		}
 	}
 	return o.write(simulate.Compare(reports...), out)
+}
+
+// base reads the state with which the scenarios begin; nil without --from-cluster.
+func (o *simulateOptions) base(ctx context.Context) (*simulate.Scenario, error) {
+	if !o.fromCluster {
+		return nil, nil // A scenario needs no cluster.
+	}
+	s, err := o.session()
+	if err != nil {
+		return nil, err
+	}
+	if s.RequestTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.RequestTimeout)
+		defer cancel()
+	}
+	return simulate.FromCluster(ctx, s.Client, o.node, s.Now())
 }
 
 // write writes a comparison to the file or to out.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/csv"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/plugin"
 )
 
 const aDay = "../../docs/simulate/day.yaml"
@@ -72,6 +75,36 @@ func writtenScenario(t *testing.T, text string) string {
 	file := filepath.Join(t.TempDir(), "scenario.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
+}
+
+func TestSimulateFromACluster(t *testing.T) {
+	f := newFederation(t)
+	file := writtenScenario(t, `
+duration: 2h
+consumers:
+- id: consumer2
+  workloads:
+  - {name: new, namespace: lab-consumer2, arrivals: {initial: 3}, lifetime: {mean: 30m}, requests: {cpu: 1}}
+events:
+- {at: 1h, provider: provider1, action: Drain}
+`)
+	cmd := newSimulateCommand(plugin.Plugin{Open: f.open})
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetArgs([]string{file, "--from-cluster", "-o", "csv"})
+	require.NoError(t, cmd.ExecuteContext(t.Context()))
+	rows, err := csv.NewReader(&out).ReadAll()
+	require.NoError(t, err)
+	places := map[string]string{}
+	for _, row := range rows[1:] {
+		places[row[2]+"/"+row[3]] = row[9]
+		require.Equal(t, "2025-06-01T12:00:00Z", row[5])
+	}
+	require.Equal(t, map[string]string{
+		"shop-consumer1/web-0-1": "provider1>provider2", "shop-consumer1/web-1-1": "provider2",
+		"lab-consumer2/train-0-1": "provider1>provider2", "shop-consumer1/db-0-1": "",
+		"lab-consumer2/new-1": "provider2", "lab-consumer2/new-2": "provider2", "lab-consumer2/new-3": "provider2",
+	}, places, "provider3 is not ready, and db-0 is too large for the others")
 }
 
 func TestSimulateEndsWithItsContext(t *testing.T) {

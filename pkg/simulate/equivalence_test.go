@@ -232,7 +232,7 @@ func (h *byHand) arrive(name string) {
 }
 
 func (h *byHand) assign(name string) {
-	pod, namespace := h.pods[name], namespaceOf(&h.scenario.Consumers[0], "shop")
+	pod, namespace := h.pods[name], namespaceOf(&h.scenario.Consumers[0], &h.scenario.Consumers[0].Workloads[0])
 	criteria, err := h.policies.CriteriaOf(h.t.Context(), pod, namespace)
 	require.NoError(h.t, err)
 	d := h.state.Assume(criteria.Pod(pod, namespace), criteria.Policy)

@@ -22,12 +22,15 @@ const maxExtends = 10
 // Load reads a scenario from a YAML file, and validates it. A file with "extends: other.yaml", a path from its own
 // directory, has the top-level fields of that file, except those that it sets itself. The error names the file and the
 // fields.
-func Load(path string) (*Scenario, error) {
+//
+// With a base, which FromCluster returns, the scenario begins with its pods, and has its start, providers and policies,
+// unless the file sets them.
+func Load(path string, base *Scenario) (*Scenario, error) {
 	all, err := read(path, maxExtends)
 	if err != nil {
 		return nil, err
 	}
-	sc, err := parse(all)
+	sc, err := parse(all, base)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -88,10 +91,10 @@ func Parse(text []byte) (*Scenario, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parse(fields)
+	return parse(fields, nil)
 }
 
-func parse(fields map[string]any) (*Scenario, error) {
+func parse(fields map[string]any, base *Scenario) (*Scenario, error) {
 	text, err := json.Marshal(fields)
 	if err != nil {
 		return nil, err
@@ -103,6 +106,7 @@ func parse(fields map[string]any) (*Scenario, error) {
 	case len(unknown) > 0:
 		return nil, errors.Join(unknown...)
 	}
+	sc.beginWith(base)
 	if found := sc.validate(); len(found) > 0 {
 		return nil, found.ToAggregate()
 	}

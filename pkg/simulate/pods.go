@@ -75,6 +75,11 @@ func (s *simulation) arrive(w *workload) {
 	s.replicas[p.key][p] = struct{}{}
 	s.waiting++
 	s.recordArrival(p, now)
+	if to := w.spec.AssignedTo; to != nil && w.made <= w.spec.Arrivals.Initial {
+		s.state.ObserveAccount(p.object, placement.AccountOf(p.object, p.namespace))
+		s.assignTo(p, scheduler.Place{Provider: to.Provider, VirtualNode: to.VirtualNode})
+		return
+	}
 	s.assign(p)
 }
 
@@ -91,17 +96,22 @@ func (s *simulation) assign(p *pod) {
 		s.tick()
 		return
 	}
+	s.assignTo(p, scheduler.Place{Provider: d.Provider, VirtualNode: d.VirtualNode})
+}
+
+// assignTo writes the assignment of a pod: Controller.writeAssignment.
+func (s *simulation) assignTo(p *pod, at scheduler.Place) {
 	s.waiting--
-	s.become(p, assigned, scheduler.Place{Provider: d.Provider, VirtualNode: d.VirtualNode})
+	s.become(p, assigned, at)
 	p.object = p.changed(func(o *corev1.Pod) {
-		o.Labels[v1alpha1.VirtualNodeLabel], o.Labels[v1alpha1.ProviderLabel] = d.VirtualNode, d.Provider
+		o.Labels[v1alpha1.VirtualNodeLabel], o.Labels[v1alpha1.ProviderLabel] = at.VirtualNode, at.Provider
 		o.Annotations[v1alpha1.AssignedAtAnnotation] = s.clock.now.UTC().Format(time.RFC3339Nano)
 		o.Status = startingStatus()
 	})
 	took, moved := s.state.ObserveAssignmentWritten(p.object.UID)
 	s.recordAssignment(p, s.clock.now, took, moved)
 	s.reconcile(p)
-	s.reported(p, s.providers[d.Provider].start.at(p.share), func() { s.started(p) })
+	s.reported(p, s.providers[at.Provider].start.at(p.share), func() { s.started(p) })
 }
 
 // become records that a pod is in another phase.

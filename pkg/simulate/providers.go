@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -62,6 +63,9 @@ func (s *simulation) startProviders() {
 		s.state.SetProvider(p.object.Name, s.specOf(p), &p.object.Status)
 		s.recordGrant(p.object.Name, s.clock.now, p.granted())
 		s.probe(p)
+		if p.silent {
+			s.probe(p) // It is unreachable, and not only since now.
+		}
 		s.refresh(p)
 		s.awaitProbe(p, s.probeInterval*time.Duration(i+1)/time.Duration(len(s.order)))
 	}
@@ -70,7 +74,7 @@ func (s *simulation) startProviders() {
 // newProvider makes a provider of a scenario.
 func newProvider(of *Provider, id string, start time.Time) *provider {
 	pc := &v1alpha1.ProviderCluster{
-		ObjectMeta: metav1.ObjectMeta{Name: id},
+		ObjectMeta: metav1.ObjectMeta{Name: id, Labels: of.Labels},
 		Spec:       v1alpha1.ProviderClusterSpec{Attributes: of.Attributes, Prices: of.Prices},
 		Status: v1alpha1.ProviderClusterStatus{
 			VirtualNodes: []v1alpha1.VirtualNodeStatus{{Name: id, Resources: v1alpha1.Resources{Granted: of.Granted}}},
@@ -78,7 +82,6 @@ func newProvider(of *Provider, id string, start time.Time) *provider {
 		},
 	}
 	p := providerOf(pc)
-	p.virtualNodes[0].Spec.Labels = of.Labels
 	p.stop, p.latency = orDefault(of.Stop, defaultStop), orDefault(of.KPIs.Latency, defaultLatency)
 	if of.Start.Mean.Duration > 0 {
 		p.start = of.Start
@@ -86,11 +89,11 @@ func newProvider(of *Provider, id string, start time.Time) *provider {
 	return p
 }
 
-// providerOf makes a provider from a manifest.
+// providerOf makes a provider from a manifest. One that is not Ready does not answer until it recovers.
 func providerOf(pc *v1alpha1.ProviderCluster) *provider {
 	p := &provider{
 		object: pc.DeepCopy(), start: Distribution{Mean: metav1.Duration{Duration: defaultStart}}, stop: defaultStop,
-		latency: defaultLatency,
+		latency: defaultLatency, silent: meta.IsStatusConditionFalse(pc.Status.Conditions, v1alpha1.ProviderReady),
 	}
 	if took := pc.Status.KPIs.LatencyMilliseconds; took != nil {
 		p.latency = time.Duration(*took) * time.Millisecond
@@ -100,11 +103,12 @@ func providerOf(pc *v1alpha1.ProviderCluster) *provider {
 		p.virtualNodes = append(p.virtualNodes, &offloadingv1beta1.VirtualNode{
 			ObjectMeta: metav1.ObjectMeta{Name: vn.Name, Namespace: "liqo-tenant-" + pc.Name},
 			Spec: offloadingv1beta1.VirtualNodeSpec{
-				ClusterID: liqov1beta1.ClusterID(pc.Name), ResourceQuota: corev1.ResourceQuotaSpec{Hard: vn.Resources.Granted},
+				ClusterID: liqov1beta1.ClusterID(pc.Name), Labels: pc.Labels,
+				ResourceQuota: corev1.ResourceQuotaSpec{Hard: vn.Resources.Granted},
 			},
 		})
 	}
-	p.object.Status = v1alpha1.ProviderClusterStatus{KPIs: pc.Status.KPIs}
+	p.object.Status = v1alpha1.ProviderClusterStatus{KPIs: pc.Status.KPIs, Conditions: pc.Status.Conditions}
 	return p
 }
 

@@ -24,7 +24,7 @@ type Scenario struct {
 	// Broker has settings that differ from the defaults of the broker's flags.
 	Broker Broker `json:"broker,omitempty"`
 	// Providers are made from a few fields, ProviderClusters are manifests. The virtual nodes of a manifest, and the
-	// resources that they grant, are in its status.
+	// resources that they grant, are in its status, the labels that the provider advertises in its metadata.
 	Providers        []Provider                 `json:"providers,omitempty"`
 	ProviderClusters []v1alpha1.ProviderCluster `json:"providerClusters,omitempty"`
 	// Policies are manifests; apiVersion and kind may be left out.
@@ -81,10 +81,13 @@ type Consumer struct {
 // Workload is a source of equal pods, which are named NAME-1, NAME-2 and so on.
 type Workload struct {
 	Name string `json:"name"`
-	// Namespace is by default the consumer's id.
-	Namespace string       `json:"namespace,omitempty"`
-	Arrivals  Arrivals     `json:"arrivals"`
-	Lifetime  Distribution `json:"lifetime"`
+	// Namespace is by default the consumer's id. NamespaceLabels are added to the consumer's labels of namespaces.
+	Namespace       string            `json:"namespace,omitempty"`
+	NamespaceLabels map[string]string `json:"namespaceLabels,omitempty"`
+	Arrivals        Arrivals          `json:"arrivals"`
+	Lifetime        Distribution      `json:"lifetime"`
+	// AssignedTo is where the initial pods are at the start; not set: they are decided about like all others.
+	AssignedTo *AssignedTo `json:"assignedTo,omitempty"`
 	// RestartsOnMove means that a pod which moves begins its lifetime again, as a batch job does that loses its work.
 	RestartsOnMove bool `json:"restartsOnMove,omitempty"`
 
@@ -95,6 +98,12 @@ type Workload struct {
 	NodeSelector              map[string]string                 `json:"nodeSelector,omitempty"`
 	Affinity                  *corev1.Affinity                  `json:"affinity,omitempty"`
 	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
+}
+
+// AssignedTo is a virtual node of a provider.
+type AssignedTo struct {
+	Provider    string `json:"provider"`
+	VirtualNode string `json:"virtualNode"`
 }
 
 // Arrivals are the times at which pods of a workload arrive: a Poisson process.

@@ -237,12 +237,17 @@ func (s *simulation) startWorkloads(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("consumers[%d].workloads[%d]: %w", i, k, err)
 			}
-			s.at(s.clock.now, func() {
+			arrive := func() {
 				for range w.spec.Arrivals.Initial {
 					s.arrive(w)
 				}
 				s.awaitArrival(w)
-			})
+			}
+			if w.spec.AssignedTo != nil {
+				arrive() // Before any decision.
+				continue
+			}
+			s.at(s.clock.now, arrive)
 		}
 	}
 	return nil

@@ -106,7 +106,7 @@ func (sc *Scenario) validate() field.ErrorList {
 	}
 	virtualNodes := sc.validateProviders(f)
 	sc.validatePolicies(f)
-	sc.validateConsumers(f)
+	sc.validateConsumers(f, virtualNodes)
 	for i := range sc.Events {
 		sc.Events[i].validate(f, field.NewPath("events").Index(i), sc.Duration.Duration, virtualNodes)
 	}
@@ -155,7 +155,7 @@ func (sc *Scenario) validatePolicies(f *faults) {
 	}
 }
 
-func (sc *Scenario) validateConsumers(f *faults) {
+func (sc *Scenario) validateConsumers(f *faults, virtualNodes map[string]int) {
 	f.missing(len(sc.Consumers) == 0, field.NewPath("consumers"), "give at least one consumer with workloads")
 	ids, owners := sets.New[string](), map[string]string{}
 	for i := range sc.Consumers {
@@ -168,6 +168,9 @@ func (sc *Scenario) validateConsumers(f *faults) {
 			w, at := &c.Workloads[k], at.Child("workloads").Index(k)
 			f.name(w.Name, names, at.Child("name"))
 			w.validate(f, at)
+			if to := w.AssignedTo; to != nil {
+				f.when(virtualNodes[to.Provider] == 0, at.Child("assignedTo", "provider"), to.Provider, "there is no such provider")
+			}
 			namespace := w.namespaceOf(c)
 			f.name(namespace, sets.New[string](), at.Child("namespace"))
 			owner, taken := owners[namespace]
@@ -180,6 +183,7 @@ func (sc *Scenario) validateConsumers(f *faults) {
 func (w *Workload) validate(f *faults, at *field.Path) {
 	f.amounts(w.Requests, true, at.Child("requests"))
 	f.ErrorList = append(f.ErrorList, metav1validation.ValidateLabels(w.Labels, at.Child("labels"))...)
+	f.ErrorList = append(f.ErrorList, metav1validation.ValidateLabels(w.NamespaceLabels, at.Child("namespaceLabels"))...)
 	f.distribution(&w.Lifetime, true, at.Child("lifetime"))
 	in := at.Child("arrivals")
 	f.number(w.Arrivals.PerHour, 0, maxPods, in.Child("perHour"))

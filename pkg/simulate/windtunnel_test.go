@@ -25,7 +25,7 @@ func TestWindTunnel(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // As the command.
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(400 << 20))
-	sc, err := Load("testdata/windtunnel.yaml")
+	sc, err := Load("testdata/windtunnel.yaml", nil)
 	require.NoError(t, err)
 	var before, after syscall.Rusage
 	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &before))

@@ -55,7 +55,7 @@ type workload struct {
 
 func newWorkload(ctx context.Context, policies *placement.Policies, seed uint64, c *Consumer, spec *Workload) (*workload, error) {
 	w := &workload{
-		spec: spec, consumer: c, namespace: namespaceOf(c, spec.namespaceOf(c)), template: templateOf(c, spec),
+		spec: spec, consumer: c, namespace: namespaceOf(c, spec), template: templateOf(c, spec),
 		stream: newStream(seed, c.ID, spec.Name, &spec.Arrivals),
 	}
 	var err error
@@ -68,9 +68,11 @@ func newWorkload(ctx context.Context, policies *placement.Policies, seed uint64,
 }
 
 // namespaceOf returns a namespace as Liqo makes it for the pods of a consumer.
-func namespaceOf(c *Consumer, name string) *corev1.Namespace {
+func namespaceOf(c *Consumer, spec *Workload) *corev1.Namespace {
+	name := spec.namespaceOf(c)
 	labels := map[string]string{corev1.LabelMetadataName: name, consts.RemoteClusterID: c.ID}
 	maps.Copy(labels, c.Labels)
+	maps.Copy(labels, spec.NamespaceLabels)
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Labels: labels,
 		Annotations: map[string]string{consts.RemoteNamespaceManagedByAnnotationKey: "liqo-tenant-" + c.ID + "/" + c.ID},

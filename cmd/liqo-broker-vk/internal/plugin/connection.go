@@ -40,6 +40,14 @@ func (c *Connection) install(f *pflag.FlagSet) {
 	clientcmd.BindOverrideFlags(&c.Overrides, f, names)
 }
 
+// Session adds the flags of the connection to a command that is not the plugin's, and returns a function that opens its
+// session.
+func (p Plugin) Session(cmd *cobra.Command) func() (*kubectl.Session, error) {
+	c := &Connection{}
+	c.install(cmd.Flags())
+	return func() (*kubectl.Session, error) { return p.Open(c, cmd) }
+}
+
 func (c *Connection) loader() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.kubeconfig
