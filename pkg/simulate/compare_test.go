@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"strings"
@@ -132,13 +133,22 @@ func TestWriteHTML(t *testing.T) {
 
 // A long time and many providers do not make a page that no browser shows.
 func TestAPageIsBounded(t *testing.T) {
-	text := with(oneProvider, "duration: 3h", "duration: 100h", "- id: oslo", "- id: oslo\n  count: 102")
-	for i := range 10 {
-		text += "- {id: c" + string(rune('a'+i)) +
-			", workloads: [{name: web, arrivals: {initial: 1}, lifetime: {mean: 1h}, requests: {cpu: 100m}}]}\n"
+	values := func(n, of int) (values []float64) {
+		for i := range of {
+			values = append(values, float64((i+n)%10)/10)
+		}
+		return values
+	}
+	const hours = 500
+	r := &Report{Scenario: "long"}
+	for i := range 102 {
+		r.Providers = append(r.Providers, ProviderReport{Provider: fmt.Sprintf("p%d", i), Used: values(i, hours)})
+	}
+	for i := range 11 {
+		r.Consumers = append(r.Consumers, ConsumerReport{Consumer: fmt.Sprintf("c%d", i), Share: values(i, hours)})
 	}
 	var out bytes.Buffer
-	require.NoError(t, Compare(run(t, text)).WriteHTML(&out))
+	require.NoError(t, Compare(r).WriteHTML(&out))
 	require.Equal(t, maxHeatRows, strings.Count(out.String(), "<g transform"))
 	require.LessOrEqual(t, strings.Count(out.String(), "<rect"), maxHeatRows*maxColumns)
 	require.Equal(t, maxLines, strings.Count(out.String(), "<polyline"))
