@@ -47,10 +47,10 @@ type charts struct {
 	Shares           []line
 	Use              []heatRow
 	SharesLeft, Left int
-	// Most is the share at the top of the chart, HeatHeight the height of the heat map.
-	Most       string
-	HeatHeight float64
-	Ticks      []tick
+	// Most is the share at the top of the chart. HeatHeight is the height of the heat map, TicksAt where its hours are.
+	Most                string
+	HeatHeight, TicksAt float64
+	Ticks               []tick
 }
 
 type line struct {
@@ -81,24 +81,30 @@ func (c *Comparison) WriteHTML(out io.Writer) error {
 	}
 	p := page{Names: c.names(), Tables: c.tables(), Different: c.Different[:min(len(c.Different), maxDifferent)]}
 	p.Left = len(c.Different) - len(p.Different)
+	most := 0.01 // The scale is the same for all scenarios.
+	for _, r := range c.Scenarios {
+		for i := range r.Consumers {
+			most = max(most, slices.Max(r.Consumers[i].Share))
+		}
+	}
 	for i, r := range c.Scenarios {
-		p.Charts = append(p.Charts, chartsOf(r, fmt.Sprintf("s%d", i+1)))
+		p.Charts = append(p.Charts, chartsOf(r, fmt.Sprintf("s%d", i+1), most))
 	}
 	return parsed.Execute(out, p)
 }
 
 // chartsOf returns the charts of a report. Columns are hours, or several of them.
-func chartsOf(r *Report, id string) charts {
+func chartsOf(r *Report, id string, most float64) charts {
 	hours := 0
 	if len(r.Consumers) > 0 {
 		hours = len(r.Consumers[0].Share)
 	}
 	step := (hours + maxColumns - 1) / maxColumns
-	ch := charts{ID: id, Name: r.Scenario}
+	ch := charts{ID: id, Name: r.Scenario, Most: percent(most)}
 	for hour := 0; hour < hours; hour += step {
 		ch.Hours = append(ch.Hours, r.Start.Add(time.Duration(hour)*time.Hour).Format("Jan 2 15:04"))
 	}
-	ch.addShares(r, step)
+	ch.addShares(r, step, most)
 	ch.addUse(r, step)
 	width := chartWidth / float64(max(1, len(ch.Hours)))
 	for i := 0; i < len(ch.Hours); i += max(1, len(ch.Hours)/8) {
@@ -107,16 +113,11 @@ func chartsOf(r *Report, id string) charts {
 	return ch
 }
 
-func (ch *charts) addShares(r *Report, step int) {
+func (ch *charts) addShares(r *Report, step int, most float64) {
 	consumers := slices.Clone(r.Consumers)
 	slices.SortStableFunc(consumers, func(x, y ConsumerReport) int { return cmp.Compare(mean(y.Share), mean(x.Share)) })
 	ch.SharesLeft = max(0, len(consumers)-maxLines)
 	consumers = consumers[:len(consumers)-ch.SharesLeft]
-	most := 0.01
-	for i := range consumers {
-		most = max(most, slices.Max(columnsOf(consumers[i].Share, step)))
-	}
-	ch.Most = percent(most)
 	for i := range consumers {
 		values := columnsOf(consumers[i].Share, step)
 		l := line{Name: consumers[i].Consumer, Number: i + 1}
@@ -148,7 +149,8 @@ func (ch *charts) addUse(r *Report, step int) {
 		}
 		ch.Use = append(ch.Use, row)
 	}
-	ch.HeatHeight = rowHeight * float64(len(providers))
+	ch.TicksAt = rowHeight*float64(len(providers)) + 10
+	ch.HeatHeight = ch.TicksAt + 10
 }
 
 // columnsOf returns the means of each so many values.
