@@ -59,7 +59,8 @@ func (s *stream) next(after, end time.Time) (time.Time, bool) {
 		return end, false
 	}
 	for {
-		after = after.Add(time.Duration(s.random.ExpFloat64() / s.highest * float64(time.Hour)).Round(time.Millisecond))
+		hours := min(s.random.ExpFloat64()/s.highest, 2*maxDuration.Hours()) // More overflows a Duration.
+		after = after.Add(time.Duration(hours * float64(time.Hour)).Round(time.Millisecond))
 		if !after.Before(end) {
 			return end, false
 		}

@@ -244,6 +244,8 @@ func TestArrivalsFollowTheirProfile(t *testing.T) {
 	require.Len(t, byHour, 2)
 	require.InDelta(t, 100*100, byHour[8], 5*math.Sqrt(100*100))
 	require.InDelta(t, 300*100, byHour[9], 5*math.Sqrt(300*100))
-	_, comes := newStream(1, "shop", "web", &Arrivals{}).next(start, end)
-	require.False(t, comes)
+	for _, rate := range []float64{0, 1e-300, 1e-9} {
+		_, comes := newStream(1, "shop", "web", &Arrivals{PerHour: rate}).next(start, end)
+		require.False(t, comes, rate)
+	}
 }

@@ -36,8 +36,7 @@ func run(t *testing.T, text string) *Report {
 }
 
 // checkReport checks the sums of a report, which hold for each scenario.
-func checkReport(t *testing.T, sc *Scenario, r *Report) {
-	t.Helper()
+func checkReport(t require.TestingT, sc *Scenario, r *Report) {
 	require.Equal(t, r.Pods.Arrived, r.Pods.Placed+r.Pods.Never)
 	require.Equal(t, r.Pods.Arrived, r.Pods.Ended+r.Pods.Running+r.Pods.Waiting)
 	moves, assignments, hours := 0, 0, 0.0
