@@ -115,7 +115,8 @@ func fill(total int64, wants []want) []int64 {
 		left -= parts[i]
 	}
 	slices.SortFunc(order, func(x, y int) int {
-		return cmp.Or(cmp.Compare(fractions[y], fractions[x]), cmp.Compare(wants[y].has, wants[x].has), strings.Compare(wants[x].of, wants[y].of))
+		return cmp.Or(cmp.Compare(fractions[y], fractions[x]), cmp.Compare(wants[y].has, wants[x].has),
+			strings.Compare(wants[x].of, wants[y].of))
 	})
 	for _, i := range order[:min(left, int64(len(order)))] {
 		parts[i]++

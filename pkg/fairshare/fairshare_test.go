@@ -80,11 +80,13 @@ func TestDivide(t *testing.T) {
 			map[string]int64{"a": 0, "b": everything},
 		},
 		"the last unit is the heavier one's": {
-			1, claims{claim("a", 1, 0, 5), claim("b", 1000, 0, 5)},
+			1,
+			claims{claim("a", 1, 0, 5), claim("b", 1000, 0, 5)},
 			map[string]int64{"a": 0, "b": 1},
 		},
 		"guarantees beyond all numbers": {
-			15, claims{claim("a", 1, 9e18, 10), claim("b", 1, 10, 10)},
+			15,
+			claims{claim("a", 1, 9e18, 10), claim("b", 1, 10, 10)},
 			map[string]int64{"a": 10, "b": 5},
 		},
 		"one unit is not split": {

@@ -44,7 +44,8 @@ func Commands() []Command {
 	return []Command{
 		{"get", "get", []Right{
 			ours("get", "providerclusters"), ours("list", "providerclusters"), ours("get", "placementpolicies"),
-			ours("list", "placementpolicies"), ours("get", "consumerclusters"), ours("list", "consumerclusters"), core("get", "pods"), core("list", "pods"), core("get", "namespaces"),
+			ours("list", "placementpolicies"), ours("get", "consumerclusters"), ours("list", "consumerclusters"),
+			core("get", "pods"), core("list", "pods"), core("get", "namespaces"),
 			core("list", "namespaces"),
 			{"get", "core.liqo.io", "foreignclusters"},
 		}},

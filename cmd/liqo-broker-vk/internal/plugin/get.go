@@ -145,8 +145,8 @@ func (p Plugin) newGetConsumersCommand(o *getOptions) *cobra.Command {
 		Aliases: []string{"consumer", "consumercluster", "consumerclusters", "ccl"},
 		Short:   "Show the shares of consumers",
 		Long: "consumers shows the ConsumerClusters: the weight and the share of each consumer, its pods, and their requests\n" +
-			"beside its grant. With -o wide it also shows its guarantee and its limits, and the resources that it has borrowed, has lent,\n" +
-			"or has to return.",
+			"beside its grant. With -o wide it also shows its guarantee and its limits, and the resources that it has borrowed,\n" +
+			"has lent, or has to return.",
 		Example: "  # All consumers, with guarantees and loans\n  {} get consumers -o wide\n\n" +
 			"  # One consumer, with all fields\n  {} get consumers consumer1 -o yaml",
 		RunE:              o.run(p, kubectl.ConsumerClusters(), (*kubectl.Session).GetConsumers, "kubectl get consumerclusters -w"),
