@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -97,7 +98,7 @@ func (f *federation) policies() []client.Object {
 	cheap := &v1alpha1.PlacementPolicy{ObjectMeta: f.created(), Spec: v1alpha1.PlacementPolicySpec{
 		Priority: 10, PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "batch"}},
 		Weights: []v1alpha1.Weight{{Name: "price", Weight: 3}, {Name: "free", Weight: 1}},
-		Filter:  "provider.region == 'eu-west'", Failover: v1alpha1.Failover{After: &metav1.Duration{Duration: 5 * time.Minute}},
+		Filter:  "provider.attributes.region == 'eu-west'", Failover: v1alpha1.Failover{After: &metav1.Duration{Duration: 5 * time.Minute}},
 	}}
 	cheap.Name = "cheap"
 	cheap.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PolicyValid, Status: metav1.ConditionTrue}}
@@ -210,8 +211,16 @@ func virtualKubelet(id string) *offloadingv1beta1.DeploymentTemplate {
 // repository is the name of the image.
 const repository = "registry.example.com/liqo-broker-vk"
 
+// deploy is the directory of the manifests; tests change the working directory.
+var deploy, errDeploy = filepath.Abs("../../deploy")
+
 // installationFiles reads the files of deploy once, which takes long.
-var installationFiles = sync.OnceValues(func() ([]client.Object, error) { return checktest.Installation("../../deploy") })
+var installationFiles = sync.OnceValues(func() ([]client.Object, error) {
+	if errDeploy != nil {
+		return nil, errDeploy
+	}
+	return checktest.Installation(deploy)
+})
 
 // installation returns the objects of the broker's installation, without a policy of the guard, and Liqo's.
 func (f *federation) installation(t *testing.T) []client.Object {
