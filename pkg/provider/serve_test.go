@@ -56,7 +56,8 @@ func TestMergeNotReflected(t *testing.T) {
 	ownAnnotations := []string{
 		"brokering.liqo.io/address",
 		"brokering.liqo.io/decision", "brokering.liqo.io/assigned-at", "brokering.liqo.io/moving-from",
-		"brokering.liqo.io/moving-from-provider", "brokering.liqo.io/unreachable-since", "brokering.liqo.io/traceparent",
+		"brokering.liqo.io/moving-from-provider", "brokering.liqo.io/unreachable-since", "brokering.liqo.io/reclaimed-at",
+		"brokering.liqo.io/traceparent",
 		"brokering.liqo.io/tries", "brokering.liqo.io/remote-namespace",
 		"brokering.liqo.io/root-ip", "brokering.liqo.io/root-cid", "brokering.liqo.io/remote-ip", "brokering.liqo.io/inner-ip",
 		"brokering.liqo.io/released", "brokering.liqo.io/not-forwarded", "brokering.liqo.io/pod-uid", "brokering.liqo.io/constraints",
