@@ -80,7 +80,7 @@ func mutants() []mutant {
 			"a list that began before the question counts", leaving, `if known != nil && (known.pod == pod || known.pod == settled) {`,
 			`if known != nil && known.pod.UID == pod.UID {`,
 		},
-		{"a drain takes all replicas at once", assigned, `reason == eviction.Drained && !at.Terminating && `, `false && `},
+		{"a drain takes all replicas at once", assigned, `(reason == eviction.Drained || reason == eviction.Reclaimed) && !at.Terminating && `, `false && `},
 		{
 			"the Node is not Ready when no provider takes pods", node, `Type: corev1.NodeReady, Status: corev1.ConditionTrue,`,
 			`Type: corev1.NodeReady, Status: map[bool]corev1.ConditionStatus{true: "True", false: "False"}[usable > 0],`,
