@@ -65,8 +65,14 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, ass
 			return ctrl.Result{RequeueAfter: wait}, err
 		}
 	}
-	if staysWithVolumes(reason, pod) && !c.fitsElsewhere(pod, namespace, &criteria, assigned, reason, unreadable) {
-		return ctrl.Result{RequeueAfter: longestNowhere}, nil
+	if staysWithVolumes(reason, pod) {
+		if !c.fitsElsewhere(pod, namespace, &criteria, assigned, reason, unreadable) {
+			return ctrl.Result{RequeueAfter: longestNowhere}, nil
+		}
+		// It leaves only if no volume was made: the cache may not show yet that one was.
+		if err := c.checkVolumes(ctx, criteria.Claims); err != nil {
+			return ctrl.Result{}, err
+		}
 	}
 	if at.UnreachableSince.IsZero() {
 		if done, wait, err := c.checkStatus(ctx, pod, assigned, reason, criteria.Rules); done || err != nil {

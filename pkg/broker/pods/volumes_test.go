@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
@@ -386,4 +387,32 @@ func TestWhenVolumesAreRecreated(t *testing.T) {
 
 func asks(cpu string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Spec.Containers = cpus(cpu) }
+}
+
+// changedVolumes is an API server that has other versions of PersistentVolumes than the cache shows.
+type changedVolumes struct{ client.Reader }
+
+func (c changedVolumes) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	err := c.Reader.Get(ctx, key, o, opts...)
+	if _, is := o.(*corev1.PersistentVolume); is {
+		o.SetResourceVersion("another")
+	}
+	return err
+}
+
+// The cache does not show yet that the provider, which is drained, has made the volume of a pod.
+func TestAPodLeavesOnlyIfNoVolumeWasMadeMeanwhile(t *testing.T) {
+	volume := volumeOf("data", "q")
+	delete(volume.Annotations, v1alpha1.MadeAtAnnotation)
+	pod := assignedPod(corev1.PodRunning, using("data"))
+	c := newController(t, false, interceptor.Funcs{}, nil, claimNamed("data"), volume, pod, virtualNodeOf("q", "q1"))
+	c.know("r1")
+	c.know("q1", func(p *scheduler.Provider) { p.Draining = true })
+	c.Live = changedVolumes{c.Client}
+	_, result := c.reconciled(t, "pod")
+	require.Equal(t, requeue.FirstConflict, result.RequeueAfter, "it is tried again")
+
+	c.Live = c.Client
+	_, result = c.reconciled(t, "pod")
+	require.Equal(t, leavingRecheck, result.RequeueAfter, "its provider is asked about it")
 }
