@@ -94,6 +94,9 @@ func (s *simulation) assign(p *pod) {
 		p.observe(&d)
 		s.state.ObserveWaits(p.object)
 		s.tick()
+		if d.Held != "" {
+			s.requeueUnassigned()
+		}
 		return
 	}
 	s.assignTo(p, scheduler.Place{Provider: d.Provider, VirtualNode: d.VirtualNode})

@@ -74,8 +74,12 @@ type Consumer struct {
 	// Labels are the labels of its namespaces, for the namespaceSelector of policies.
 	Labels map[string]string `json:"labels,omitempty"`
 	// Grant bounds the sum of its pods' requests, as its ResourceSlices do; not set is no bound.
-	Grant     corev1.ResourceList `json:"grant,omitempty"`
-	Workloads []Workload          `json:"workloads"`
+	Grant corev1.ResourceList `json:"grant,omitempty"`
+	// Weight and Guaranteed are its ConsumerCluster's: its waiting pods take turns with the pods of others by them.
+	Weight     *int32              `json:"weight,omitempty"`
+	Guaranteed corev1.ResourceList `json:"guaranteed,omitempty"`
+
+	Workloads []Workload `json:"workloads"`
 }
 
 // Workload is a source of equal pods, which are named NAME-1, NAME-2 and so on.

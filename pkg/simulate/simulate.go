@@ -10,7 +10,9 @@ import (
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
+	"github.com/capacitorset/liqo-broker-vk/pkg/fairshare"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
@@ -232,6 +234,7 @@ func (s *simulation) startWorkloads(ctx context.Context) error {
 		if c.Grant != nil {
 			s.state.SetGrant(c.ID, &scheduler.Grant{Sum: resources.RoundDown(c.Grant)})
 		}
+		s.state.SetTerms(c.ID, fairshare.TermsOf(&v1alpha1.ConsumerClusterSpec{Weight: c.Weight, Guaranteed: c.Guaranteed}))
 		for k := range c.Workloads {
 			w, err := newWorkload(ctx, policies, s.scenario.Seed, c, &c.Workloads[k])
 			if err != nil {

@@ -338,3 +338,20 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.Positive(t, calls)
 }
+
+// Two consumers always have pods that wait. By their weights one has three quarters of the places.
+func TestWeightsDivideTheCapacity(t *testing.T) {
+	workload := "\n  workloads:\n  - {name: job, arrivals: {initial: 200}, lifetime: {mean: 10m, distribution: exponential}, requests: {cpu: 100m}}"
+	r := run(t, with(oneProvider, "pods: 10", "pods: 1000", "duration: 3h", "duration: 2h", `
+- id: shop
+  workloads:
+  - {name: web, arrivals: {initial: 3}, lifetime: {mean: 1h}, requests: {cpu: 1, memory: 1Gi}}
+`, "\n- id: shop"+workload+"\n- id: lab\n  weight: 3"+workload+"\n"))
+	require.Positive(t, r.Pods.Waiting, "pods of both wait until the end")
+	shares := map[string]float64{}
+	for _, c := range r.Consumers {
+		shares[c.Consumer] = c.Share[1]
+	}
+	require.InDelta(t, 0.25, shares["shop"], 0.03)
+	require.InDelta(t, 0.75, shares["lab"], 0.03)
+}

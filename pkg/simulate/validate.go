@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
@@ -24,6 +25,7 @@ const (
 	maxProviders = 10_000
 	maxPods      = 1e6
 	hoursOfDay   = 24
+	mostWeight   = 1000
 )
 
 // faults collects the faults of a scenario.
@@ -163,6 +165,9 @@ func (sc *Scenario) validateConsumers(f *faults, virtualNodes map[string]int) {
 		f.name(c.ID, ids, at.Child("id"))
 		f.ErrorList = append(f.ErrorList, metav1validation.ValidateLabels(c.Labels, at.Child("labels"))...)
 		f.amounts(c.Grant, false, at.Child("grant"))
+		f.amounts(c.Guaranteed, false, at.Child("guaranteed"))
+		f.when(c.Weight != nil && (*c.Weight < 1 || *c.Weight > mostWeight), at.Child("weight"), ptr.Deref(c.Weight, 0),
+			fmt.Sprintf("use 1 to %d", mostWeight))
 		names := sets.New[string]()
 		for k := range c.Workloads {
 			w, at := &c.Workloads[k], at.Child("workloads").Index(k)

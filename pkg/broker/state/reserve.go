@@ -1,13 +1,12 @@
 package state
 
 import (
-	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state/queue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
@@ -53,20 +52,22 @@ func (f *Federation) reserve(now time.Time) {
 		return
 	}
 	f.endReservations(now)
-	var waiting []*pod
+	var waiting []*queue.Pod
 	for _, p := range f.pods {
 		if p.unassigned && p.queued.LacksRoom() && now.Sub(p.queued.Since()) >= after {
-			waiting = append(waiting, p)
+			waiting = append(waiting, &p.queued)
 		}
 	}
-	slices.SortFunc(waiting, func(x, y *pod) int {
-		return cmp.Or(x.queued.Since().Compare(y.queued.Since()), strings.Compare(x.name.String(), y.name.String()))
-	})
+	if len(waiting) == 0 {
+		return
+	}
 	owners := map[string]bool{}
 	for _, r := range f.reservations {
 		owners[r.owner] = true
 	}
-	for _, p := range waiting {
+	// Otherwise reservations would give capacity to a consumer whose turn it is not.
+	for _, waits := range queue.Fairly(waiting, f.shares()) {
+		p := f.pods[waits.UID]
 		if owners[p.owner] {
 			continue
 		}

@@ -103,3 +103,21 @@ func TestAReservationEndsWithItsPod(t *testing.T) {
 		require.Equal(t, "q1", f.tryOf("other", "other", 1000))
 	})
 }
+
+// Pods of both consumers wait for long. Capacity is reserved for the consumer with the smaller share, although the pod of
+// the other has waited for longer.
+func TestCapacityIsReservedByShares(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := withProviders("q")
+		f.cfg.ReserveAfter = time.Minute
+		require.Equal(t, "q1", f.of("c1", "c1-a", 1500).VirtualNode)
+		require.Equal(t, "q1", f.of("c2", "c2-a", 500).VirtualNode)
+		require.Empty(t, f.of("c1", "c1-b", 400).VirtualNode)
+		time.Sleep(time.Second)
+		require.Empty(t, f.of("c2", "c2-b", 400).VirtualNode)
+		time.Sleep(2 * time.Minute)
+		f.Wake(true)
+		at, _ := f.reservedFor("c2-b")
+		require.Equal(t, placed("q1"), at)
+	})
+}
