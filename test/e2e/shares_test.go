@@ -104,7 +104,8 @@ func (c *chain) assignedNow(ctx context.Context, shadow *offloadingv1beta1.Shado
 	}
 	switch {
 	case pod.Labels[brokeringv1alpha1.VirtualNodeLabel] == "" || pod.Status.Phase != corev1.PodRunning:
-		return fmt.Errorf("pod %s is %s, condition %+v", pod.Name, pod.Status.Phase, podCondition(&pod, brokeringv1alpha1.ConditionAssigned))
+		condition := podCondition(&pod, brokeringv1alpha1.ConditionAssigned)
+		return fmt.Errorf("pod %s is %s, condition %+v", pod.Name, pod.Status.Phase, condition)
 	case !now.IsZero() && !pod.CreationTimestamp.Time.Before(now):
 		return errors.New("the next pod would be of the same second")
 	}

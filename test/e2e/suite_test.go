@@ -174,7 +174,8 @@ func startFederation(t *testing.T) *catalogued {
 		Catalog: true, CatalogArgs: []string{"--history-interval=1s"}, KubeletMetrics: true,
 		ConsumerArgs: []string{"--direct-traffic=true", "--of-a-later-liqo=true"}, // It ignores unknown options.
 		BrokerArgs: append([]string{
-			"--offer-interval=2s", "--reclaim-after=10s", "--offer-storage-class=liqo;default", "--ledger=" + file, "--ledger-interval=" + ledgerInterval.String(),
+			"--offer-interval=2s", "--reclaim-after=10s", "--offer-storage-class=liqo;default",
+			"--ledger=" + file, "--ledger-interval=" + ledgerInterval.String(),
 		}, tracing...),
 		BrokerKubeletArgs: tracing,
 		DirectNetworks:    []string{"consumer1:provider1", "consumer1:provider2"},

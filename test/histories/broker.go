@@ -81,10 +81,10 @@ func (m *simulated) Add(r manager.Runnable) error {
 		if !ok {
 			return fmt.Errorf("the queue of a controller is made by a %s", of.FieldByName("NewQueue").Type())
 		}
-		of.FieldByName("NewQueue").Set(reflect.ValueOf(newQueue(
+		of.FieldByName("NewQueue").Set(reflect.ValueOf(
 			func(_ string, limits workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 				return made("", limits)
-			})))
+			}))
 		workers := of.FieldByName("MaxConcurrentReconciles")
 		workers.SetInt(min(workers.Int(), mostWorkers))
 	}
