@@ -245,7 +245,8 @@ func applicationLabel(pod *corev1.Pod) (key, value string) {
 func (c *Criteria) Pod(pod *corev1.Pod, namespace *corev1.Namespace) *scheduler.Pod {
 	return &scheduler.Pod{
 		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Consumer: ConsumerOf(namespace), Owner: OwnerOf(namespace),
-		Account: AccountOf(pod, namespace), First: pod.Annotations[v1alpha1.AssignedAtAnnotation] == "" || Reclaimed(pod), Reclaimed: Reclaimed(pod),
+		Account: AccountOf(pod, namespace), Reclaimed: Reclaimed(pod),
+		First:  pod.Annotations[v1alpha1.AssignedAtAnnotation] == "" || Reclaimed(pod),
 		Labels: pod.Labels, Annotations: pod.Annotations, App: appOf(pod),
 		Requests: resources.PodRequests(&pod.Spec), Expression: c.Filter, Selections: c.Selections,
 		Refused: backoff.Of(pod).Until(), Constraints: c.Constraints, Volumes: c.Volumes, Peer: constraints.PeerOf(pod, c.Constraints),

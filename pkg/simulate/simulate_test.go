@@ -341,7 +341,8 @@ func TestRunEndsWithItsContext(t *testing.T) {
 
 // Two consumers always have pods that wait. By their weights one has three quarters of the places.
 func TestWeightsDivideTheCapacity(t *testing.T) {
-	workload := "\n  workloads:\n  - {name: job, arrivals: {initial: 200}, lifetime: {mean: 10m, distribution: exponential}, requests: {cpu: 100m}}"
+	workload := "\n  workloads:\n  - {name: job, arrivals: {initial: 200}, requests: {cpu: 100m}, " +
+		"lifetime: {mean: 10m, distribution: exponential}}"
 	r := run(t, with(oneProvider, "pods: 10", "pods: 1000", "duration: 3h", "duration: 2h", `
 - id: shop
   workloads:
