@@ -229,10 +229,8 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 func grantsPerConsumer(requests []share.Slice, offers map[types.NamespacedName]share.Offer) map[string]resources.Amounts {
 	out := map[string]resources.Amounts{}
 	for i := range requests {
-		if out[requests[i].Consumer] == nil {
-			out[requests[i].Consumer] = resources.Amounts{}
-		}
-		out[requests[i].Consumer].Add(offers[requests[i].Name].Granted)
+		consumer := requests[i].Consumer
+		out[consumer] = sumOf(out[consumer], offers[requests[i].Name].Granted)
 	}
 	return out
 }

@@ -60,7 +60,7 @@ type Pod struct {
 // Hold holds back a pod that fits: it is tried again when no pods of consumers with smaller shares go first. It returns
 // since when the pod is held.
 func (p *Pod) Hold(now time.Time) time.Time {
-	if p.heldSince.IsZero() {
+	if !p.IsHeld() {
 		p.heldSince = now
 	}
 	return p.heldSince
@@ -237,7 +237,7 @@ func (q *Queue) Wake(
 	for _, p := range pods {
 		namespaces.Insert(p.Name.Namespace)
 		switch {
-		case !p.heldSince.IsZero():
+		case p.IsHeld():
 			held = append(held, p)
 		case p.again || !p.retryAt.After(now):
 			woken = append(woken, p)
